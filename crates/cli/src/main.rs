@@ -1,0 +1,2 @@
+//! the binary onetrip: one file per command
+fn main() {}

@@ -1,0 +1,1 @@
+//! the CPU device: thread pool and memory

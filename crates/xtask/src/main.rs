@@ -1,0 +1,2 @@
+//! project tasks: tidy, plans, docs, models, ci
+fn main() {}
