@@ -277,7 +277,7 @@ impl DType {
     /// Bytes of a row of `elements`; `None` if that is not a whole number of blocks or does not fit a `usize`.
     pub fn row_bytes(self, elements: usize) -> Option<usize> {
         let block = self.block();
-        if elements % block != 0 { None } else { (elements / block).checked_mul(self.block_bytes()) }
+        if elements.is_multiple_of(block) { (elements / block).checked_mul(self.block_bytes()) } else { None }
     }
 
     /// The meaning of the codes; `None` for the float formats.

@@ -69,7 +69,7 @@ const CHUNK: usize = 1024;
 /// are copied. The number of elements follows from `stored`; `out` takes exactly their bytes in `dst`.
 pub fn requantize(src: DType, stored: &[u8], dst: DType, out: &mut [u8]) -> Result<(), FormatError> {
     let cut = FormatError::Cut { dtype: src, bytes: stored.len() };
-    if stored.len() % src.block_bytes() != 0 {
+    if !stored.len().is_multiple_of(src.block_bytes()) {
         return Err(cut);
     }
     let elements = (stored.len() / src.block_bytes()).checked_mul(src.block()).ok_or(cut)?;

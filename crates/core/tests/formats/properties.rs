@@ -157,10 +157,10 @@ fn worst(dtype: DType) -> f32 {
         Q4_1 => 1.0 / 15.0,
         Q5_1 => 1.0 / 31.0,
         Q8_0 => 0.5 / 127.0,
-        // Searched: 1.5 steps. Sub-scales: half a step of theirs, at the highest code, for scale and offset.
-        Q2_K => 1.5 * 2.0 / 3.0 + 2.0 * 2.0 / 30.0,
-        Q4_K => 1.5 * 2.0 / 15.0 + 2.0 * 2.0 / 126.0,
-        Q5_K => 1.5 * 2.0 / 31.0 + 2.0 * 2.0 / 126.0,
+        // Searched: 1.5 steps (of a range of twice the size). Sub-scales: half a step of theirs, for scale and offset.
+        Q2_K => 1.0 + 4.0 / 30.0,
+        Q4_K => 3.0 / 15.0 + 4.0 / 126.0,
+        Q5_K => 3.0 / 31.0 + 4.0 / 126.0,
         Q3_K => 1.5 / 4.0 + 1.0 / 64.0,
         Q6_K => 1.5 / 32.0 + 1.0 / 256.0,
         // Steps of the book differ: 24 of 113 at the positive end.
