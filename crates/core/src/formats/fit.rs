@@ -8,6 +8,9 @@
 use super::{BlockSpec, MAX_GROUPS, Unpacked};
 use half::f16;
 
+/// Partial sums of a group: groups are whole multiples of this, and the compiler may not regroup a sum of floats itself.
+const LANES: usize = 8;
+
 /// `value` as an f16 can hold it.
 fn half(value: f32) -> f32 {
     f16::from_f32(value).to_f32()
@@ -23,12 +26,20 @@ fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
+/// 1.5 * 2^23: a small number added to it loses its fraction (ties to even) and stands in the low bits.
+const MAGIC: f32 = 12_582_912.0;
+
 /// The nearest integer in `low..=high`, ties to even; both ends below 2^22 in size. Written without `round`, which is
 /// a library call on processors from before SSE 4.1.
 #[inline(always)]
 fn nearest(y: f32, low: f32, high: f32) -> f32 {
-    const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: from here on an f32 has no fraction
     (y.clamp(low, high) + MAGIC) - MAGIC
+}
+
+/// The nearest integer to `y`, from 0 to 65535. A checked conversion (`as`) is several times slower.
+#[inline(always)]
+fn low_bits(y: f32) -> u16 {
+    (y + MAGIC).to_bits() as u16
 }
 
 /// The first value of largest size, with its sign; 0 for a block of zeros.
@@ -72,13 +83,21 @@ pub fn plain_offset(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
 /// Plain 8 bit (Q8_0): the largest size gets 127; halves round away from zero.
 pub fn plain_bytes(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
     reset(out);
-    let d = extreme(x).abs() / 127.0;
+    let mut largest = [0f32; LANES];
+    for x in x.as_chunks::<LANES>().0 {
+        largest.iter_mut().zip(x).for_each(|(largest, x)| *largest = largest.max(x.abs()));
+    }
+    let d = largest.iter().copied().fold(0.0, f32::max) / 127.0;
     let scale = inverse(d);
+    let zero = spec.zero as f32;
     for (code, x) in out.codes.iter_mut().zip(x) {
-        let y = (x * scale).clamp(-127.0, 127.0);
-        let whole = y as i32;
-        let rest = y - whole as f32;
-        *code = (whole + i32::from(rest >= 0.5) - i32::from(rest <= -0.5) + spec.zero) as u8;
+        let y = x * scale;
+        let even = nearest(y, -127.0, 127.0);
+        let rest = y - even;
+        // Ties that went to the even number nearer to zero go back.
+        let up = if rest == 0.5 && y > 0.0 { 1.0 } else { 0.0 };
+        let down = if rest == -0.5 && y < 0.0 { 1.0 } else { 0.0 };
+        *code = low_bits(even + zero + up - down) as u8;
     }
     out.d = half(d);
 }
@@ -106,16 +125,7 @@ impl Codes {
     fn code(self, y: f32) -> u8 {
         match self {
             Codes::Even { zero } => (nearest(y, -zero, zero - 1.0) + zero) as u8,
-            Codes::Book { nearest, .. } => nearest[((y.clamp(-128.0, 127.5) + 128.0) * 2.0) as usize & 511],
-        }
-    }
-
-    /// The number a code stands for.
-    #[inline(always)]
-    fn number(self, code: u8) -> f32 {
-        match self {
-            Codes::Even { zero } => f32::from(code) - zero,
-            Codes::Book { table, .. } => f32::from(table[usize::from(code & 15)]),
+            Codes::Book { nearest, .. } => nearest[half_unit(y)],
         }
     }
 
@@ -131,6 +141,13 @@ impl Codes {
             end + i * step
         })
     }
+}
+
+/// Index of the half unit that holds `y`, counted from -128. A `y` on the border of two may get either: that is the
+/// middle of two entries at most, and both are nearest.
+#[inline(always)]
+fn half_unit(y: f32) -> usize {
+    usize::from(low_bits(y.clamp(-128.0, 127.5) * 2.0 + 255.5) & 511)
 }
 
 /// For each half unit from -128: the code of the nearest entry of an ascending code book. Exact, because the middle
@@ -149,23 +166,49 @@ pub const fn nearest_entries(table: &[i8; 16]) -> [u8; 512] {
     out
 }
 
+/// Largest group of any format.
+const MAX_GROUP: usize = 32;
+
+/// Sum of the lanes.
+#[inline(always)]
+fn total(lanes: [f32; LANES]) -> f32 {
+    lanes.iter().sum()
+}
+
 /// The scale with the smallest squared error for a group without offset.
 fn search_scale(codes: Codes, x: &[f32]) -> f32 {
+    match codes {
+        Codes::Even { zero } => search_scale_by(|y| nearest(y, -zero, zero - 1.0), codes.targets(), x),
+        Codes::Book { table, nearest } => {
+            search_scale_by(|y| f32::from(table[usize::from(nearest[half_unit(y)] & 15)]), codes.targets(), x)
+        }
+    }
+}
+
+/// [`search_scale`] for the numbers that `round` rounds to, with the extreme value at each of `targets`.
+#[inline(always)]
+fn search_scale_by(round: impl Fn(f32) -> f32, targets: [f32; 12], x: &[f32]) -> f32 {
     let end = extreme(x);
     // Below this an inverse is not finite, and an f16 scale would be 0 anyway.
     if end.abs() < 1e-30 {
         return 0.0;
     }
+    // In units of the extreme value, so that sums of squares neither vanish nor overflow.
+    let mut units = [0f32; MAX_GROUP];
+    units.iter_mut().zip(x).for_each(|(unit, x)| *unit = x / end);
+    let units = &units[..x.len().min(MAX_GROUP)];
     let (mut best, mut best_gain) = (0.0, 0.0);
-    for target in codes.targets() {
-        let scale = target / end;
-        let (mut xn, mut nn) = (0.0f32, 0.0f32);
-        for x in x {
-            let n = codes.number(codes.code(x * scale));
-            xn += x / end * n;
-            nn += n * n;
+    for target in targets {
+        let (mut xn, mut nn) = ([0f32; LANES], [0f32; LANES]);
+        for units in units.as_chunks::<LANES>().0 {
+            for (lane, unit) in units.iter().enumerate() {
+                let n = round(unit * target);
+                xn[lane] += unit * n;
+                nn[lane] += n * n;
+            }
         }
         // Squared error of the best scale for these numbers: sum(x^2) - xn^2 / nn.
+        let (xn, nn) = (total(xn), total(nn));
         let gain = xn * xn / nn;
         if nn > 0.0 && gain > best_gain {
             (best, best_gain) = (xn / nn * end, gain);
@@ -211,24 +254,30 @@ fn search_offset(top: f32, x: &[f32]) -> (f32, f32) {
     if range < 1e-30 {
         return (0.0, -low);
     }
+    // In units of the range above the lowest value, so that sums of squares neither vanish nor overflow.
+    let mut units = [0f32; MAX_GROUP];
+    units.iter_mut().zip(x).for_each(|(unit, x)| *unit = (x - low) / range);
+    let units = units[..x.len().min(MAX_GROUP)].as_chunks::<LANES>().0;
     let count = x.len() as f32;
     let (mut best, mut best_error) = ((range / top, -low), f32::INFINITY);
     for step in -4..=4 {
-        let scale = (top + 0.2 * step as f32) / range;
-        // In units of the range, so that sums of squares neither vanish nor overflow.
-        let code = |x: f32| nearest((x - low) * scale, 0.0, top);
-        let (mut n, mut nn, mut y, mut yn) = (0.0f32, 0.0f32, 0.0f32, 0.0f32);
-        for &x in x {
-            let (c, v) = (code(x), (x - low) / range);
-            n += c;
-            nn += c * c;
-            y += v;
-            yn += v * c;
+        let scale = top + 0.2 * step as f32;
+        let (mut n, mut nn, mut y, mut yn) = ([0f32; LANES], [0f32; LANES], [0f32; LANES], [0f32; LANES]);
+        for units in units {
+            for (lane, &unit) in units.iter().enumerate() {
+                let code = nearest(unit * scale, 0.0, top);
+                n[lane] += code;
+                nn[lane] += code * code;
+                y[lane] += unit;
+                yn[lane] += unit * code;
+            }
         }
+        let (n, nn, y, yn) = (total(n), total(nn), total(y), total(yn));
         let spread = count * nn - n * n;
         if spread <= 0.0 {
             continue;
         }
+        // Least squares for `unit = a * code + b`.
         let mut a = (count * yn - n * y) / spread;
         let mut b = (y - a * n) / count;
         if b > -low / range {
@@ -236,7 +285,14 @@ fn search_offset(top: f32, x: &[f32]) -> (f32, f32) {
             b = -low / range;
             a = (yn - b * n) / nn;
         }
-        let error: f32 = x.iter().map(|&x| (((x - low) / range - b) - a * code(x)).powi(2)).sum();
+        let mut error = [0f32; LANES];
+        for units in units {
+            for (lane, &unit) in units.iter().enumerate() {
+                let rest = unit - b - a * nearest(unit * scale, 0.0, top);
+                error[lane] += rest * rest;
+            }
+        }
+        let error = total(error);
         if a > 0.0 && error < best_error {
             (best, best_error) = ((a * range, -(low + b * range)), error);
         }
