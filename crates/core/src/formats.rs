@@ -5,6 +5,8 @@
 //! format has no second decoder that could drift. Kernels know the two contracts "groups of integer codes with an
 //! f32 scale and offset" and "floats", never a format by name.
 
+pub mod tile;
+
 /// Largest block of any format, in elements.
 pub const MAX_BLOCK: usize = 256;
 /// Largest number of scale groups in one block.
