@@ -32,6 +32,8 @@ mod single_float;
 
 pub use convert::{FormatError, dequantize, quantize, requantize};
 
+pub mod tile;
+
 /// Largest block of any format, in elements.
 pub const MAX_BLOCK: usize = 256;
 /// Largest number of scale groups in one block.

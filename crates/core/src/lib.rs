@@ -3,3 +3,4 @@
 //! Core does no I/O, starts no thread and depends on no GPU crate.
 
 pub mod formats;
+pub mod simd;
