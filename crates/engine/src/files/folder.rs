@@ -89,7 +89,8 @@ fn indexed(dir: &Path, path: &Path, index: Index) -> Result<Vec<(PathBuf, Vec<St
         // An index may only name files beside it, whatever it says.
         let mut parts = Path::new(&file).components();
         if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
-            let what = format!("tensor `{}` is said to be in `{}`, not a plain file name", shown(&tensor), shown(&file));
+            let what =
+                format!("tensor `{}` is said to be in `{}`, not a plain file name", shown(&tensor), shown(&file));
             return Err(FileError::Json { file: shown_path(path), what });
         }
         files.entry(file).or_default().push(tensor);
@@ -118,7 +119,8 @@ fn json(path: &Path) -> Result<Option<Json>, FileError> {
 }
 
 fn parse<'a, T: Deserialize<'a>>(path: &Path, bytes: &'a [u8]) -> Result<T, FileError> {
-    serde_json::from_slice(bytes).map_err(|e| FileError::Json { file: shown_path(path), what: shorten(&e.to_string(), 200) })
+    serde_json::from_slice(bytes)
+        .map_err(|e| FileError::Json { file: shown_path(path), what: shorten(&e.to_string(), 200) })
 }
 
 fn text(path: &Path) -> Result<Option<String>, FileError> {

@@ -235,7 +235,9 @@ impl<'a> Reader<'a> {
             10 => Value::U64(self.u64(what)?),
             11 => Value::I64(i64::from_le_bytes(self.array(what)?)),
             12 => Value::F64(f64::from_le_bytes(self.array(what)?)),
-            other => return Err(FileError::damaged(self.file, self.at - 4, format!("{what} has unknown type {other}"))),
+            other => {
+                return Err(FileError::damaged(self.file, self.at - 4, format!("{what} has unknown type {other}")));
+            }
         })
     }
 
@@ -247,8 +249,16 @@ impl<'a> Reader<'a> {
             2 | 3 => 2,
             4..=6 => 4,
             8 | 10 | 11 | 12 => 8,
-            9 => return Err(FileError::damaged(self.file, at, format!("{what} is an array of arrays, which is not read"))),
-            other => return Err(FileError::damaged(self.file, at, format!("{what} has items of unknown type {other}"))),
+            9 => {
+                return Err(FileError::damaged(
+                    self.file,
+                    at,
+                    format!("{what} is an array of arrays, which is not read"),
+                ));
+            }
+            other => {
+                return Err(FileError::damaged(self.file, at, format!("{what} has items of unknown type {other}")));
+            }
         };
         let count = self.u64(what)?;
         self.room(count, least, "array items")?;
