@@ -15,9 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     };
     assert!(serde_json::to_string(&file.summary()).is_ok());
     let mut writer = GgufWriter::new();
-    for (key, value) in file.metadata() {
-        writer.set(key, value.clone());
-    }
+    writer.set_all(file.metadata());
     // An alignment above what the writer pads to (it would write that many zeros) is not written again.
     if file.metadata().get("general.alignment").and_then(|v| v.as_u64()).is_some_and(|n| n > 65536) {
         return;

@@ -65,6 +65,12 @@ impl<'a> GgufWriter<'a> {
         self
     }
 
+    /// Sets all of these entries, such as those of a model that is written again in another format.
+    pub fn set_all(&mut self, metadata: &Metadata) -> &mut Self {
+        self.metadata.extend(metadata.iter().map(|(key, value)| (key.clone(), value.clone())));
+        self
+    }
+
     /// Adds a tensor of any type that GGUF knows (by its number). `dims` are innermost first, at most four; `data`
     /// holds exactly its blocks.
     pub fn tensor(
