@@ -2,4 +2,6 @@
 //!
 //! Engine never names a kernel.
 
+pub mod chat;
 pub mod files;
+pub mod tokenizer;

@@ -1,0 +1,212 @@
+//! Chat templates: the Jinja text that comes with a model turns messages into the prompt it was trained on.
+//!
+//! Templates are written for Python's Jinja2 as the `transformers` package sets it up, and this module sets up minijinja
+//! to give the same text. They are also input from strangers: work, recursion, memory and output are limited, and a
+//! template has no way to files, time zones or the network.
+
+mod python;
+mod time;
+
+use std::io;
+use std::time::SystemTime;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value};
+
+/// The longest template in bytes. Real ones are below 50 KB.
+const MAX_SOURCE: usize = 1 << 20;
+/// Work that any render may do: instructions, and one for each 64 bytes of data made.
+const BASE_FUEL: u64 = 500_000;
+/// How deep macros, includes and recursive loops may nest.
+const MAX_RECURSION: usize = 100;
+/// The longest output in bytes, beyond eight times what the messages hold.
+const MAX_OUTPUT: usize = 1 << 20;
+/// The stack of a render. Values nest at most as deep as the fuel lets a template build them, and they are freed,
+/// compared and printed recursively; only what is touched of it becomes memory.
+const STACK: usize = 256 << 20;
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Message {
+    /// Who speaks: `system`, `user` or `assistant` (templates may know more, such as `tool`).
+    pub role: String,
+    /// The text.
+    pub content: String,
+}
+
+impl Message {
+    /// A message of that role.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Message {
+        Message { role: role.into(), content: content.into() }
+    }
+}
+
+/// Why a chat template gives no prompt. Every message is one line.
+#[derive(Debug, thiserror::Error)]
+pub enum ChatError {
+    /// The template cannot be parsed.
+    #[error("the chat template has a syntax error{0} (run without the template, or mend it in the model's files)")]
+    Syntax(String),
+    /// The template itself refuses the conversation (`raise_exception`): a system message it does not know, or turns
+    /// that do not alternate.
+    #[error("the chat template refuses this conversation: {0}")]
+    Refused(String),
+    /// The template fails on the way.
+    #[error("the chat template fails{0}")]
+    Render(String),
+    /// The template is over one of the limits that keep it from hanging or filling the memory.
+    #[error("the chat template is over the limit of {0}")]
+    Limit(&'static str),
+}
+
+/// A parsed chat template with the model's BOS and EOS texts.
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    bos: String,
+    eos: String,
+}
+
+const NAME: &str = "chat";
+
+impl ChatTemplate {
+    /// Parses `source`. `bos` and `eos` are the texts of the model's tokens (`<s>`), empty where it has none.
+    ///
+    /// # Errors
+    /// [`ChatError::Syntax`] with the line, [`ChatError::Limit`] for a template over 1 MB.
+    pub fn new(source: &str, bos: &str, eos: &str) -> Result<ChatTemplate, ChatError> {
+        if source.len() > MAX_SOURCE {
+            return Err(ChatError::Limit("1 MB of source"));
+        }
+        let mut environment = Environment::new();
+        environment.set_debug(false);
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build();
+        environment.set_syntax(syntax.map_err(|e| ChatError::Syntax(place(&e)))?);
+        environment.set_undefined_behavior(UndefinedBehavior::Lenient);
+        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        environment.set_recursion_limit(MAX_RECURSION);
+        python::install(&mut environment);
+        let source = python::without_generation_tags(source);
+        // Parsing recurses as deep as the template nests, so it has its own stack as rendering has.
+        let parsed = on_big_stack(|| environment.add_template_owned(NAME, source))?;
+        parsed.map_err(|e| ChatError::Syntax(place(&e)))?;
+        Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned() })
+    }
+
+    /// The prompt for a conversation. With `add_generation_prompt` it ends where the assistant's answer begins.
+    ///
+    /// The text has the special tokens in it, BOS included where the template writes it: encode it with
+    /// [`crate::tokenizer::Special::TEMPLATE`].
+    ///
+    /// # Errors
+    /// The template refuses, fails, or is over a limit.
+    pub fn render(&self, messages: &[Message], add_generation_prompt: bool) -> Result<String, ChatError> {
+        self.render_at(messages, add_generation_prompt, SystemTime::now())
+    }
+
+    /// [`ChatTemplate::render`] at a given time, for templates that print the date (in UTC).
+    ///
+    /// # Errors
+    /// As [`ChatTemplate::render`].
+    pub fn render_at(
+        &self,
+        messages: &[Message],
+        add_generation_prompt: bool,
+        now: SystemTime,
+    ) -> Result<String, ChatError> {
+        let size: usize = messages.iter().map(|m| m.role.len() + m.content.len()).sum();
+        let mut environment = self.environment.clone();
+        // A long conversation passes through several filters: each byte may be made some times over.
+        environment.set_fuel(Some(BASE_FUEL + messages.len() as u64 * 2_000 + size as u64));
+        environment.add_function("strftime_now", move |format: &str| time::format(format, now));
+        let limit = MAX_OUTPUT.saturating_add(size.saturating_mul(8));
+        on_big_stack(|| self.render_in(&environment, messages, add_generation_prompt, limit))?
+    }
+
+    fn render_in(
+        &self,
+        environment: &Environment<'static>,
+        messages: &[Message],
+        add_generation_prompt: bool,
+        limit: usize,
+    ) -> Result<String, ChatError> {
+        let template = environment.get_template(NAME).map_err(|e| ChatError::Render(place(&e)))?;
+        let list: Vec<Value> = messages.iter().map(message_value).collect();
+        // What `transformers` passes: `tools` and `documents` are there and none.
+        let context = Value::from_pairs([
+            ("messages", Value::from(list)),
+            ("tools", Value::from(())),
+            ("documents", Value::from(())),
+            ("add_generation_prompt", Value::from(add_generation_prompt)),
+            ("bos_token", Value::from(self.bos.as_str())),
+            ("eos_token", Value::from(self.eos.as_str())),
+        ]);
+        let mut out = Limited { bytes: Vec::new(), limit };
+        match template.render_captured_to(context, &mut out) {
+            Ok(_) => Ok(String::from_utf8_lossy(&out.bytes).into_owned()),
+            Err(error) => Err(render_error(&error)),
+        }
+    }
+}
+
+fn message_value(message: &Message) -> Value {
+    Value::from_pairs([
+        ("role", Value::from(message.role.as_str())),
+        ("content", Value::from(message.content.as_str())),
+    ])
+}
+
+/// Runs `work` on a thread with [`STACK`] bytes of stack.
+fn on_big_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ChatError> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
+        let thread = thread.map_err(|e| ChatError::Render(format!(": no thread to run it on: {e}")))?;
+        thread.join().map_err(|_| ChatError::Render(": a panic in the template engine".to_owned()))
+    })
+}
+
+fn render_error(error: &minijinja::Error) -> ChatError {
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        if let Some(raised) = inner.downcast_ref::<python::Raised>() {
+            return ChatError::Refused(one_line(&raised.0));
+        }
+        source = inner.source();
+    }
+    match error.kind() {
+        ErrorKind::OutOfFuel => ChatError::Limit("work (a loop that is too long, or a text that grows too large)"),
+        ErrorKind::WriteFailure => ChatError::Limit("output (1 MB beyond eight times the messages)"),
+        _ => ChatError::Render(place(error)),
+    }
+}
+
+/// ` in line 3: what is wrong`.
+fn place(error: &minijinja::Error) -> String {
+    let line = error.line().map(|line| format!(" in line {line}")).unwrap_or_default();
+    let detail = error.detail().map(|detail| format!(": {}", one_line(detail))).unwrap_or_default();
+    format!("{line}: {}{detail}", error.kind())
+}
+
+/// At most 300 characters without line breaks.
+fn one_line(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
+}
+
+/// Output that refuses to grow over its limit.
+struct Limited {
+    bytes: Vec<u8>,
+    limit: usize,
+}
+
+impl io::Write for Limited {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.bytes.len() + bytes.len() > self.limit {
+            return Err(io::Error::other("output limit"));
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! What templates expect of Python: methods, `raise_exception`, `tojson` as `json.dumps` writes it.
+
+use minijinja::value::{Kwargs, ValueKind};
+use minijinja::{Environment, Error, ErrorKind, State, Value};
+
+/// A message that a template raised, found again in the error's sources.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Raised(pub(super) String);
+
+/// How deep a value may nest in JSON.
+const MAX_DEPTH: usize = 64;
+
+pub(super) fn install(environment: &mut Environment<'static>) {
+    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+    environment.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
+        let raised = Raised(message.to_string());
+        Err(Error::new(ErrorKind::InvalidOperation, "raised by the template").with_source(raised))
+    });
+    environment.add_filter("tojson", tojson);
+}
+
+/// `transformers` lets a template mark the assistant's part with `{% generation %}`, for training only: the tags become
+/// a condition that always holds, with the same white-space control.
+pub(super) fn without_generation_tags(source: &str) -> String {
+    let mut out = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at + 2);
+        out.push_str(before);
+        rest = tag;
+        let open = tag.len() - tag.trim_start_matches(['-', '+']).len();
+        let Some(end) = tag.find("%}") else { continue };
+        let body = &tag[open.min(end)..end];
+        let close = body.len() - body.trim_end_matches(['-', '+']).len();
+        let word = body[..body.len() - close].trim();
+        let replacement = match word {
+            "generation" => "if true",
+            "endgeneration" => "endif",
+            _ => continue,
+        };
+        out.push_str(&tag[..open.min(end)]);
+        out.push(' ');
+        out.push_str(replacement);
+        out.push(' ');
+        out.push_str(&body[body.len() - close..]);
+        rest = &tag[end..];
+    }
+    out.push_str(rest);
+    out
+}
+
+/// How `json.dumps` is asked to write.
+struct Style {
+    /// One step of indentation; `None` keeps everything on one line.
+    indent: Option<String>,
+    comma: String,
+    colon: String,
+    ascii: bool,
+    sorted: bool,
+}
+
+/// `json.dumps(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, the defaults of
+/// `transformers` (Jinja2's own filter would escape HTML).
+fn tojson(state: &State, value: &Value, options: Kwargs) -> Result<Value, Error> {
+    let indent = match options.get::<Option<Value>>("indent")? {
+        None => None,
+        Some(value) if value.is_none() => None,
+        Some(value) => match (value.as_str(), value.as_i64()) {
+            (Some(text), _) if text.len() <= 64 => Some(text.to_owned()),
+            (None, Some(width)) if width <= 64 => Some(" ".repeat(usize::try_from(width).unwrap_or(0))),
+            _ => return Err(Error::new(ErrorKind::InvalidOperation, "tojson: indent is not a width up to 64")),
+        },
+    };
+    let (mut comma, mut colon) = (if indent.is_some() { "," } else { ", " }.to_owned(), ": ".to_owned());
+    if let Some(separators) = options.get::<Option<Value>>("separators")?.filter(|value| !value.is_none()) {
+        let pair: Vec<Value> = separators.try_iter()?.take(3).collect();
+        match pair.as_slice() {
+            [first, second] => (comma, colon) = (first.to_string(), second.to_string()),
+            _ => return Err(Error::new(ErrorKind::InvalidOperation, "tojson: separators is not a pair")),
+        }
+    }
+    let ascii = options.get::<Option<bool>>("ensure_ascii")?.unwrap_or(false);
+    let sorted = options.get::<Option<bool>>("sort_keys")?.unwrap_or(false);
+    options.assert_all_used()?;
+    let mut out = String::new();
+    write_value(state, value, &Style { indent, comma, colon, ascii, sorted }, 0, &mut out)?;
+    Ok(Value::from(out))
+}
+
+fn write_value(state: &State, value: &Value, style: &Style, depth: usize, out: &mut String) -> Result<(), Error> {
+    if depth > MAX_DEPTH {
+        return Err(Error::new(ErrorKind::InvalidOperation, "tojson: nested too deep"));
+    }
+    let before = out.len();
+    match value.kind() {
+        ValueKind::None => out.push_str("null"),
+        ValueKind::Bool => out.push_str(if value.is_true() { "true" } else { "false" }),
+        ValueKind::Number => out.push_str(&value.to_string()),
+        ValueKind::String => write_string(value.as_str().unwrap_or_default(), style.ascii, out),
+        ValueKind::Map => {
+            let mut keys: Vec<Value> = value.try_iter()?.collect();
+            if style.sorted {
+                keys.sort_by(|a, b| a.as_str().cmp(&b.as_str()));
+            }
+            write_list(style, depth, ['{', '}'], keys, out, |key, out| {
+                write_key(&key, style, out);
+                out.push_str(&style.colon);
+                write_value(state, &value.get_item(&key)?, style, depth + 1, out)
+            })?;
+        }
+        ValueKind::Seq | ValueKind::Iterable => {
+            let items: Vec<Value> = value.try_iter()?.collect();
+            write_list(style, depth, ['[', ']'], items, out, |item, out| {
+                write_value(state, &item, style, depth + 1, out)
+            })?;
+        }
+        other => {
+            return Err(Error::new(ErrorKind::InvalidOperation, format!("tojson: {other} is not JSON serializable")));
+        }
+    }
+    // The engine charges for the result only: a list of references to one long text would be free until then.
+    if depth > 0 {
+        state.consume_fuel(1 + (out.len() - before) as u64 / 64)?;
+    }
+    Ok(())
+}
+
+fn write_list(
+    style: &Style,
+    depth: usize,
+    [open, close]: [char; 2],
+    items: Vec<Value>,
+    out: &mut String,
+    mut write: impl FnMut(Value, &mut String) -> Result<(), Error>,
+) -> Result<(), Error> {
+    let line = |depth: usize, out: &mut String| {
+        if let Some(indent) = &style.indent {
+            out.push('\n');
+            out.push_str(&indent.repeat(depth));
+        }
+    };
+    let filled = !items.is_empty();
+    out.push(open);
+    for (n, item) in items.into_iter().enumerate() {
+        if n > 0 {
+            out.push_str(&style.comma);
+        }
+        line(depth + 1, out);
+        write(item, out)?;
+    }
+    if filled {
+        line(depth, out);
+    }
+    out.push(close);
+    Ok(())
+}
+
+/// Keys are strings in JSON: numbers and truth values are written as such between quotes.
+fn write_key(key: &Value, style: &Style, out: &mut String) {
+    match key.kind() {
+        ValueKind::None => write_string("null", style.ascii, out),
+        ValueKind::Bool => write_string(if key.is_true() { "true" } else { "false" }, style.ascii, out),
+        _ => write_string(&key.to_string(), style.ascii, out),
+    }
+}
+
+fn write_string(text: &str, ascii: bool, out: &mut String) {
+    use std::fmt::Write as _;
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{C}' => out.push_str("\\f"),
+            c if u32::from(c) < 0x20 || (ascii && !c.is_ascii()) => {
+                let mut units = [0; 2];
+                for unit in c.encode_utf16(&mut units) {
+                    // Writing into a string cannot fail.
+                    let _ = write!(out, "\\u{unit:04x}");
+                }
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}

@@ -1,0 +1,159 @@
+//! Byte-level BPE with a merge list: GPT-2's scheme and its descendants.
+//!
+//! A pre-tokenizer cuts the text into words, each byte of a word becomes one printable character, and the `tokenizers`
+//! crate's BPE model merges them.
+
+use tokenizers::Model as _;
+use tokenizers::models::bpe::{BPE, Vocab};
+use tokenizers::utils::SysRegex;
+
+use super::TokenizerError;
+use super::table::byte_to_char;
+
+const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
+const LLAMA3: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+const QWEN2: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// A pre-tokenizer: names in `tokenizer.ggml.pre` that cut text in the same way.
+struct Pre {
+    names: &'static [&'static str],
+    /// Applied one after the other, each to the pieces that the one before left; what does not match stays as it is.
+    patterns: &'static [&'static str],
+    /// A word that is a token is that token, whatever the merges say.
+    whole_words: bool,
+    /// Whether such files ask for a BOS when they do not say.
+    add_bos: bool,
+}
+
+/// The first name of each row is the one that error messages list.
+const PRES: &[Pre] = &[
+    Pre {
+        names: &[
+            "gpt-2",
+            "phi-2",
+            "jina-es",
+            "jina-de",
+            "jina-v2-es",
+            "jina-v2-de",
+            "gigachat",
+            "mellum",
+            "modern-bert",
+        ],
+        patterns: &[GPT2],
+        whole_words: false,
+        add_bos: false,
+    },
+    Pre {
+        names: &["llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral"],
+        patterns: &[LLAMA3],
+        whole_words: true,
+        add_bos: true,
+    },
+    Pre { names: &["dbrx", "smaug-bpe"], patterns: &[LLAMA3], whole_words: false, add_bos: false },
+    Pre {
+        names: &["qwen2", "deepseek-r1-qwen", "stablelm2", "megrez"],
+        patterns: &[QWEN2],
+        whole_words: false,
+        add_bos: false,
+    },
+    Pre {
+        names: &["smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"],
+        patterns: &[r"\p{N}", GPT2],
+        whole_words: false,
+        add_bos: false,
+    },
+    Pre {
+        names: &["default"],
+        patterns: &[r"[\p{P}\$\+<=>\^~\|]+", GPT2, r"\p{N}+", r"[0-9][0-9][0-9]"],
+        whole_words: false,
+        add_bos: false,
+    },
+];
+
+pub(super) struct ByteLevelBpe {
+    patterns: Vec<SysRegex>,
+    model: BPE,
+    add_bos: bool,
+}
+
+impl ByteLevelBpe {
+    /// `pre` is the value of `tokenizer.ggml.pre`; each merge is two tokens with one space between.
+    pub(super) fn new(pre: &str, tokens: &[String], merges: &[String]) -> Result<Self, TokenizerError> {
+        let kind = PRES.iter().find(|kind| kind.names.contains(&pre)).ok_or_else(|| TokenizerError::Unsupported {
+            key: "tokenizer.ggml.pre",
+            value: pre.to_owned(),
+            supported: PRES.iter().flat_map(|kind| kind.names).copied().collect::<Vec<_>>().join(", "),
+        })?;
+        let patterns = kind.patterns.iter().map(|pattern| SysRegex::new(pattern)).collect::<Result<Vec<_>, _>>();
+        let patterns = patterns.map_err(|e| TokenizerError::Encode(e.to_string()))?;
+
+        let mut vocab = Vocab::with_capacity(tokens.len());
+        for (id, token) in (0u32..).zip(tokens) {
+            vocab.insert(token.clone(), id);
+        }
+        let mut pairs = Vec::with_capacity(merges.len());
+        let mut joined = String::new();
+        for (number, merge) in merges.iter().enumerate() {
+            let bad = |problem: String| TokenizerError::Invalid {
+                key: "tokenizer.ggml.merges",
+                problem: format!("merge {number} ({merge:?}) {problem}"),
+            };
+            // The first token may itself begin with a space.
+            let cut = merge.char_indices().skip(1).find(|(_, c)| *c == ' ').map(|(at, _)| at);
+            let (left, right) = match cut {
+                Some(at) => (&merge[..at], &merge[at + 1..]),
+                None => return Err(bad("is not two tokens with a space between".to_owned())),
+            };
+            joined.clear();
+            joined.push_str(left);
+            joined.push_str(right);
+            // The crate's builder trusts that the joined token exists: check it here.
+            for part in [left, right, joined.as_str()] {
+                if part.is_empty() || !vocab.contains_key(part) {
+                    return Err(bad(format!("needs the token {part:?}, which is not in tokenizer.ggml.tokens")));
+                }
+            }
+            pairs.push((left.to_owned(), right.to_owned()));
+        }
+        let model = BPE::builder().vocab_and_merges(vocab, pairs).ignore_merges(kind.whole_words).build();
+        let model =
+            model.map_err(|e| TokenizerError::Invalid { key: "tokenizer.ggml.merges", problem: e.to_string() })?;
+        Ok(ByteLevelBpe { patterns, model, add_bos: kind.add_bos })
+    }
+
+    /// Whether files with this pre-tokenizer ask for a BOS when they do not say.
+    pub(super) fn adds_bos(&self) -> bool {
+        self.add_bos
+    }
+
+    /// Appends the ids of `text`. A byte that no token stands for gives none, as in llama.cpp.
+    pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
+        let mut word = String::new();
+        for piece in self.words(text) {
+            word.clear();
+            word.extend(piece.bytes().map(byte_to_char));
+            let tokens = self.model.tokenize(&word).map_err(|e| TokenizerError::Encode(e.to_string()))?;
+            out.extend(tokens.iter().map(|token| token.id));
+        }
+        Ok(())
+    }
+
+    fn words<'t>(&self, text: &'t str) -> Vec<&'t str> {
+        let mut pieces = vec![text];
+        for pattern in &self.patterns {
+            let mut next = Vec::with_capacity(pieces.len());
+            for piece in pieces {
+                let mut at = 0;
+                for (start, end) in pattern.find_iter(piece) {
+                    next.push(&piece[at..start]);
+                    next.push(&piece[start..end]);
+                    at = end;
+                }
+                next.push(&piece[at..]);
+            }
+            next.retain(|piece| !piece.is_empty());
+            pieces = next;
+        }
+        pieces
+    }
+}

@@ -1,0 +1,301 @@
+//! The tokenizer of a Hugging Face folder: `tokenizer.json` with the `tokenizers` crate, and the files beside it.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::Path;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::gguf::ends_by_name;
+use super::special::Matcher;
+use super::table::{Spelling, Table, TokenKind, byte_token};
+use super::{Model, Special, Tokenizer, TokenizerError};
+
+/// The crate's pipeline, and a second one that reads the text of special tokens as plain text. The crate keeps that
+/// choice inside the pipeline, so the second is made when first asked for.
+pub(super) struct Pipeline {
+    parsing: tokenizers::Tokenizer,
+    plain: OnceLock<tokenizers::Tokenizer>,
+}
+
+impl Pipeline {
+    pub(super) fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, TokenizerError> {
+        let pipeline = if special.parse {
+            &self.parsing
+        } else {
+            self.plain.get_or_init(|| {
+                let mut plain = self.parsing.clone();
+                plain.set_encode_special_tokens(true);
+                plain
+            })
+        };
+        let encoding = pipeline.encode_fast(text, special.add).map_err(|e| TokenizerError::Encode(e.to_string()))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+}
+
+/// What of `tokenizer.json` has to be looked at besides what the crate reads.
+#[derive(Deserialize)]
+struct Shape<'a> {
+    #[serde(borrow)]
+    model: ModelShape<'a>,
+    #[serde(default)]
+    decoder: Value,
+}
+
+#[derive(Deserialize)]
+struct ModelShape<'a> {
+    #[serde(borrow, default)]
+    merges: Vec<MergeShape<'a>>,
+}
+
+/// A merge is one string with a space, or a pair.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum MergeShape<'a> {
+    Joined(#[serde(borrow)] Cow<'a, str>),
+    Pair(#[serde(borrow)] Cow<'a, str>, #[serde(borrow)] Cow<'a, str>),
+}
+
+/// `tokenizer_config.json` and `generation_config.json`, as far as they concern tokens.
+#[derive(Default)]
+struct Config {
+    bos: Option<String>,
+    eos: Option<String>,
+    add_bos: bool,
+    add_eos: bool,
+    end_ids: Vec<u64>,
+    chat_template: Option<String>,
+}
+
+pub(super) fn build(path: &Path) -> Result<Tokenizer, TokenizerError> {
+    let bytes = std::fs::read(path).map_err(|e| file_error(path, &e.to_string()))?;
+    let config = Config::read(path.parent().unwrap_or(Path::new("")))?;
+    from_bytes(&bytes, &config).map_err(|problem| file_error(path, &problem))
+}
+
+fn file_error(path: &Path, problem: &str) -> TokenizerError {
+    // One line, whatever a parser said.
+    let problem = problem.split_whitespace().collect::<Vec<_>>().join(" ");
+    TokenizerError::File { path: path.display().to_string(), problem }
+}
+
+fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
+    let shape: Shape = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
+    check_merges(&shape.model, bytes)?;
+    let mut pipeline = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| e.to_string())?;
+    // Both would change the ids of a long prompt without a word.
+    pipeline.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
+
+    let decoder = DecoderKind::of(&shape.decoder);
+    let table = table(&pipeline, &decoder)?;
+    let mut ends: Vec<bool> = table.iter().map(|(_, kind, name)| ends_by_name(kind, name)).collect();
+    let find = |name: &Option<String>| name.as_deref().and_then(|name| pipeline.token_to_id(name));
+    let (bos, eos) = (find(&config.bos), find(&config.eos));
+    let listed = config.end_ids.iter().filter_map(|id| usize::try_from(*id).ok());
+    for id in listed.chain(eos.map(|id| id as usize)) {
+        if let Some(end) = ends.get_mut(id) {
+            *end = true;
+        }
+    }
+    // Whether the pipeline's own template adds a BOS shows on an empty text.
+    let empty = pipeline.encode_fast("", true).map_err(|e| e.to_string())?;
+    let template_adds_bos = bos.is_some() && empty.get_ids().first().copied() == bos;
+    Ok(Tokenizer {
+        matcher: Matcher::default(),
+        table,
+        model: Model::Json(Box::new(Pipeline { parsing: pipeline, plain: OnceLock::new() })),
+        ends,
+        bos,
+        eos,
+        add_bos: config.add_bos || template_adds_bos,
+        add_eos: config.add_eos,
+        space_prefix: decoder.strips_first_space,
+        chat_template: config.chat_template.clone(),
+    })
+}
+
+/// The crate joins the two halves of a merge in a buffer as long as the longest token and trusts that they fit, so a
+/// merge without its token has to be refused before.
+fn check_merges(model: &ModelShape, bytes: &[u8]) -> Result<(), String> {
+    #[derive(Deserialize)]
+    struct Vocabulary<'a> {
+        #[serde(borrow)]
+        model: Tokens<'a>,
+    }
+    #[derive(Deserialize)]
+    struct Tokens<'a> {
+        #[serde(borrow)]
+        vocab: HashMap<Cow<'a, str>, u32>,
+        continuing_subword_prefix: Option<Cow<'a, str>>,
+    }
+    if model.merges.is_empty() {
+        return Ok(());
+    }
+    let vocabulary: Vocabulary = serde_json::from_slice(bytes).map_err(|e| format!("model.vocab: {e}"))?;
+    let tokens: HashSet<&str> = vocabulary.model.vocab.keys().map(AsRef::as_ref).collect();
+    let prefix = vocabulary.model.continuing_subword_prefix.as_deref().unwrap_or("");
+    let mut joined = String::new();
+    for (number, merge) in model.merges.iter().enumerate() {
+        let (left, right) = match merge {
+            MergeShape::Pair(left, right) => (left.as_ref(), right.as_ref()),
+            MergeShape::Joined(both) => {
+                // Comment lines are skipped by the crate.
+                if both.starts_with("#version") {
+                    continue;
+                }
+                both.split_once(' ').ok_or_else(|| format!("model.merges: merge {number} is not two tokens"))?
+            }
+        };
+        let tail = right.strip_prefix(prefix).unwrap_or(right);
+        joined.clear();
+        joined.push_str(left);
+        joined.push_str(tail);
+        for part in [left, right, joined.as_str()] {
+            if !tokens.contains(part) {
+                return Err(format!(
+                    "model.merges: merge {number} needs the token {part:?}, which is not in model.vocab"
+                ));
+            }
+        }
+        if !right.starts_with(prefix) {
+            return Err(format!("model.merges: merge {number}: {right:?} lacks the continuing prefix {prefix:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// How the decoder of a `tokenizer.json` turns tokens into text.
+struct DecoderKind {
+    spelling: Spelling,
+    byte_fallback: bool,
+    strips_first_space: bool,
+}
+
+impl DecoderKind {
+    fn of(decoder: &Value) -> DecoderKind {
+        let parts: Vec<&Value> = match decoder.get("decoders").and_then(Value::as_array) {
+            Some(list) => list.iter().collect(),
+            None => vec![decoder],
+        };
+        let mut kind = DecoderKind { spelling: Spelling::Plain, byte_fallback: false, strips_first_space: false };
+        for part in parts {
+            match part.get("type").and_then(Value::as_str) {
+                Some("ByteLevel") => kind.spelling = Spelling::ByteLevel,
+                Some("ByteFallback") => kind.byte_fallback = true,
+                Some("Replace") if part.pointer("/pattern/String").and_then(Value::as_str) == Some("▁") => {
+                    kind.spelling = Spelling::SentencePiece;
+                }
+                Some("Metaspace") => {
+                    kind.spelling = Spelling::SentencePiece;
+                    kind.strips_first_space = part.get("prepend_scheme").and_then(Value::as_str) != Some("never");
+                }
+                Some("Strip") => {
+                    let start = part.get("start").and_then(Value::as_u64).unwrap_or(0);
+                    kind.strips_first_space |= start > 0 && part.get("content").and_then(Value::as_str) == Some(" ");
+                }
+                _ => {}
+            }
+        }
+        kind
+    }
+}
+
+fn table(pipeline: &tokenizers::Tokenizer, decoder: &DecoderKind) -> Result<Table, String> {
+    let vocabulary = pipeline.get_vocab(true);
+    let added = pipeline.get_added_tokens_decoder();
+    let mut by_id: Vec<(u32, &str)> = vocabulary.iter().map(|(text, id)| (*id, text.as_str())).collect();
+    by_id.sort_unstable();
+    let highest = by_id.last().map_or(0, |(id, _)| *id as usize);
+    // Real vocabularies have few holes; a stray id must not size the table.
+    if highest > 4 * by_id.len() + 65_536 {
+        return Err(format!("token id {highest} in a vocabulary of {} tokens", by_id.len()));
+    }
+    if by_id.is_empty() {
+        return Err("the vocabulary is empty".to_owned());
+    }
+    let known: BTreeSet<u32> = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
+    let mut table = Table::default();
+    for (id, text) in by_id {
+        while table.len() < id as usize {
+            table.push("", TokenKind::Unused, Spelling::Plain);
+        }
+        if table.len() > id as usize {
+            // A second text of the same id: the first one stays.
+            continue;
+        }
+        let kind = if known.contains(&id) {
+            TokenKind::Control
+        } else if added.contains_key(&id) {
+            TokenKind::UserDefined
+        } else if decoder.byte_fallback && byte_token(text).is_some() {
+            TokenKind::Byte
+        } else {
+            TokenKind::Normal
+        };
+        table.push(text, kind, decoder.spelling);
+    }
+    Ok(table)
+}
+
+impl Config {
+    /// Reads the files beside `tokenizer.json`; each may be missing, none may be broken.
+    fn read(folder: &Path) -> Result<Config, TokenizerError> {
+        let mut config = Config::default();
+        if let Some(json) = read_json(&folder.join("tokenizer_config.json"))? {
+            config.bos = token_text(json.get("bos_token"));
+            config.eos = token_text(json.get("eos_token"));
+            config.add_bos = json.get("add_bos_token").and_then(Value::as_bool).unwrap_or(false);
+            config.add_eos = json.get("add_eos_token").and_then(Value::as_bool).unwrap_or(false);
+            config.chat_template = template_text(json.get("chat_template"));
+        }
+        if let Some(json) = read_json(&folder.join("generation_config.json"))? {
+            match json.get("eos_token_id") {
+                Some(Value::Array(ids)) => config.end_ids = ids.iter().filter_map(Value::as_u64).collect(),
+                Some(id) => config.end_ids.extend(id.as_u64()),
+                None => {}
+            }
+        }
+        let template = folder.join("chat_template.jinja");
+        if template.is_file() {
+            let source = std::fs::read_to_string(&template).map_err(|e| file_error(&template, &e.to_string()))?;
+            config.chat_template = Some(source);
+        }
+        Ok(config)
+    }
+}
+
+fn read_json(path: &Path) -> Result<Option<Value>, TokenizerError> {
+    let bytes = match std::fs::read(path) {
+        Ok(bytes) => bytes,
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(file_error(path, &e.to_string())),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|e| file_error(path, &e.to_string()))
+}
+
+/// A token is written as its text, or as an object with the text in `content`.
+fn token_text(value: Option<&Value>) -> Option<String> {
+    let value = value?;
+    let text = value.as_str().or_else(|| value.get("content").and_then(Value::as_str));
+    text.map(str::to_owned)
+}
+
+/// A chat template is one text, or a list of named ones of which `default` is meant.
+fn template_text(value: Option<&Value>) -> Option<String> {
+    match value? {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(list) => {
+            let named = |name: &str| list.iter().find(|item| item.get("name").and_then(Value::as_str) == Some(name));
+            named("default").or(list.first())?.get("template").and_then(Value::as_str).map(str::to_owned)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+pub(super) fn from_json_bytes(bytes: &[u8]) -> Result<Tokenizer, String> {
+    from_bytes(bytes, &Config::default())
+}
