@@ -23,6 +23,7 @@ from model import Llama, Shape, total_nats
 from prepare import END
 
 COPY = 50  # characters in a row that would be a copy
+SAMPLE = 400  # characters of a sample
 PROMPTS = ["", "It is a truth", "Mr. Darcy", "She was", "\"My dear", "The next morning", "Elizabeth", "Captain", "He had",
            "It was", "They"]
 LICENCE_NOTE = "Trained on public domain text (six novels by Jane Austen); weights under MIT OR Apache-2.0"
@@ -84,9 +85,10 @@ def read_back(path: pathlib.Path, shape: Shape) -> Llama:
 def generate(model, start: list[int], count: int, tokens: int, temperature: float, seed: int) -> list[list[int]]:
     """`count` continuations of `start`, of `tokens` tokens each; temperature 0 is greedy."""
     rng = torch.Generator().manual_seed(seed)
-    ids = torch.tensor([start] * count)
+    ids = new = torch.tensor([start] * count)
+    cache = []
     for _ in range(tokens):
-        logits = model(ids[:, -model.shape.context :])[:, -1]
+        logits = model(new, cache)[:, -1]
         if temperature == 0:
             new = logits.argmax(-1, keepdim=True)
         else:
@@ -95,16 +97,29 @@ def generate(model, start: list[int], count: int, tokens: int, temperature: floa
     return ids.tolist()
 
 
-def longest_copy(sample: str, text: str) -> str:
-    """The longest substring of `sample` that stands in `text` word for word (white space taken as one space)."""
-    sample, best, end = " ".join(sample.split()), "", 0
-    for begin in range(len(sample)):
-        end = max(end, begin)
-        while end < len(sample) and sample[begin : end + 1] in text:
-            end += 1
-        if end - begin > len(best):
-            best = sample[begin:end]
-    return best
+def longest_copies(samples: list[str], text: str, seed: int = 16) -> list[str]:
+    """For each sample the longest substring that stands in `text` word for word (white space taken as one space).
+
+    Runs shorter than `seed` characters are not looked for.
+    """
+    samples = [" ".join(s.split()) for s in samples]
+    wanted = {s[i : i + seed] for s in samples for i in range(len(s) - seed + 1)}
+    places: dict[str, list[int]] = {}
+    for at in range(len(text) - seed + 1):
+        if text[at : at + seed] in wanted:
+            places.setdefault(text[at : at + seed], []).append(at)
+    found = []
+    for s in samples:
+        best = ""
+        for begin in range(len(s) - seed + 1):
+            for at in places.get(s[begin : begin + seed], ()):
+                n = seed
+                while begin + n < len(s) and at + n < len(text) and s[begin + n] == text[at + n]:
+                    n += 1
+                if n > len(best):
+                    best = s[begin : begin + n]
+        found.append(best)
+    return found
 
 
 def main() -> None:
@@ -146,23 +161,24 @@ def main() -> None:
     text = " ".join(" ".join(parts["train"]).split())
     groups = {"no prompt": [("", 20)], PROMPTS[1]: [(PROMPTS[1], 20)], "ten prompts": [(p, 2) for p in PROMPTS[1:]]}
     facts["copies"], facts["samples"], facts["greedy"] = {}, [], []
+    tokens = math.ceil(1.4 * SAMPLE * facts["held_out_tokens"] / facts["held_out_bytes"])
     for number, (group, wanted) in enumerate(groups.items()):
-        runs = []
+        samples = []
         for prompt, count in wanted:
             start = [0, *tokenizer.encode(prompt).ids]
-            made = generate(model, start, count, 140, 0.8, 1000 * number + len(runs))
-            texts = [tokenizer.decode(ids)[: 400 + len(prompt)] for ids in made]
-            assert all(len(t) >= 400 for t in texts)
-            runs += [longest_copy(t, text) for t in texts]
-            facts["samples"] += texts[:2] if count == 20 else []
+            made = generate(model, start, count, tokens, 0.8, 1000 * number + len(samples))
+            texts = [tokenizer.decode(ids)[: SAMPLE + len(prompt)] for ids in made]
+            assert all(len(t) > 0.9 * SAMPLE for t in texts)
+            samples += texts
+        facts["samples"] += samples[:2]
+        runs = longest_copies(samples, text)
         longest = max(runs, key=len)
         facts["copies"][group] = {
             "samples": len(runs), "with_copy": sum(len(r) >= COPY for r in runs), "longest": len(longest), "text": longest,
         }
         print(f"{group}: {facts['copies'][group]}", flush=True)
-    for prompt in PROMPTS:
-        made = tokenizer.decode(generate(model, [0, *tokenizer.encode(prompt).ids], 1, 140, 0, 0)[0])
-        copy = longest_copy(made, text)
+    greedy = [tokenizer.decode(generate(model, [0, *tokenizer.encode(p).ids], 1, tokens, 0, 0)[0]) for p in PROMPTS]
+    for prompt, made, copy in zip(PROMPTS, greedy, longest_copies(greedy, text)):
         facts["greedy"].append({"prompt": prompt, "longest_copy": len(copy), "text": made})
         print(f"greedy {prompt!r}: longest copy {len(copy)} characters: {made[:160]!r}", flush=True)
 

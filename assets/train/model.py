@@ -68,11 +68,10 @@ class Llama(nn.Module):
     def weight(self, name: str) -> torch.Tensor:
         return getattr(self, name.replace(".", "__"))
 
-    def rope(self, x: torch.Tensor) -> torch.Tensor:
-        """x: [batch, heads, time, head_dim]"""
-        t = x.shape[2]
+    def rope(self, x: torch.Tensor, at: int) -> torch.Tensor:
+        """x: [batch, heads, time, head_dim], the first at position `at`"""
         even, odd = x.float().unflatten(-1, (-1, 2)).unbind(-1)
-        c, s = self.cos[:t], self.sin[:t]
+        c, s = self.cos[at : at + x.shape[2]], self.sin[at : at + x.shape[2]]
         return torch.stack((even * c - odd * s, even * s + odd * c), -1).flatten(-2).to(x.dtype)
 
     def norm(self, x: torch.Tensor, name: str) -> torch.Tensor:
@@ -81,10 +80,14 @@ class Llama(nn.Module):
     def drop(self, x: torch.Tensor) -> torch.Tensor:
         return F.dropout(x, self.dropout, self.training)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """ids: [batch, time] to logits [batch, time, vocab]"""
+    def forward(self, ids: torch.Tensor, cache: list | None = None) -> torch.Tensor:
+        """ids: [batch, time] to logits [batch, time, vocab].
+
+        `cache` starts as [] and is filled with every layer's keys and values; a later call then takes one new token each.
+        """
         s = self.shape
         b, t = ids.shape
+        first = cache[0][0].shape[2] if cache else 0
         x = self.drop(F.embedding(ids, self.weight("token_embd.weight")))
         for n in range(s.layers):
             p = f"blk.{n}."
@@ -93,8 +96,13 @@ class Llama(nn.Module):
             k = F.linear(h, self.weight(p + "attn_k.weight")).view(b, t, s.kv_heads, -1).transpose(1, 2)
             v = F.linear(h, self.weight(p + "attn_v.weight")).view(b, t, s.kv_heads, -1).transpose(1, 2)
             group = s.heads // s.kv_heads  # query head h reads key/value head h // group
-            q, k = self.rope(q), self.rope(k).repeat_interleave(group, 1)
-            a = F.scaled_dot_product_attention(q, k, v.repeat_interleave(group, 1), is_causal=True)
+            q, k = self.rope(q, first), self.rope(k, first)
+            if cache is not None:
+                if first:
+                    k, v = torch.cat((cache[n][0], k), 2), torch.cat((cache[n][1], v), 2)
+                cache[n : n + 1] = [(k, v)]
+            k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+            a = F.scaled_dot_product_attention(q, k, v, is_causal=first == 0)
             a = a.transpose(1, 2).reshape(b, t, -1)
             x = x + self.drop(F.linear(a, self.weight(p + "attn_output.weight")))
             h = self.norm(x, p + "ffn_norm.weight")

@@ -77,7 +77,7 @@ class Text:
         self.newline = int(np.bincount(twice).argmax())  # two of them part paragraphs: nothing else doubles so often
         self.job, self.device = job, device
         self.rng = np.random.default_rng(job.seed)
-        self.left = 0
+        self.left, self.share = 0, 1.0  # share: of the chance to split, taken back to 0 as training goes on
         self.pool = concurrent.futures.ThreadPoolExecutor(1)
         self.coming = self.pool.submit(self.segmented, job.seed + 1000)
 
@@ -87,7 +87,7 @@ class Text:
         chapters = np.split(self.tokens, np.flatnonzero(self.tokens == 0)[1:])[:-1]  # each from its end-of-text token on
         rng.shuffle(chapters)
         pieces = np.concatenate([*chapters, [0]])
-        chance = self.job.split * rng.random()  # some epochs nearly whole, some well broken up
+        chance = self.share * self.job.split * rng.random()  # some epochs nearly whole, some well broken up
         for _ in range(3):  # a piece may be split again
             cut = (self.children[pieces, 0] >= 0) & (rng.random(len(pieces)) < chance)
             length = 1 + cut
@@ -176,6 +176,7 @@ def train(job: Job, args, jobs) -> None:
     every = max(10, job.steps // 24)
     while progress < 1 and step < job.steps:
         progress = max(step / job.steps, (time.time() - start) / (deadline - start))
+        text.share = max(0.0, 1 - progress / 0.7)  # the last part sees the text as the tokenizer cuts it
         rate = job.lr * min(1, (step + 1) / 200) * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * min(1, progress))))
         for group in optimizer.param_groups:
             group["lr"] = rate
