@@ -21,6 +21,7 @@ use std::path::Path;
 
 use onetrip_core::formats::DType;
 
+pub(crate) use error::shown;
 pub use error::{FileError, KeyError};
 pub use gguf_write::{GgufWriter, WriteError};
 pub use metadata::MetadataAccess;

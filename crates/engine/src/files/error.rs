@@ -118,13 +118,13 @@ impl FileError {
         FileError::Damaged { file: file.to_string(), offset: offset as u64, what: what.into() }
     }
 
-    pub(super) fn tensor(file: &str, tensor: &str, what: impl Into<String>, hint: &'static str) -> Self {
+    pub(crate) fn tensor(file: &str, tensor: &str, what: impl Into<String>, hint: &'static str) -> Self {
         FileError::Tensor { file: file.to_string(), tensor: shown(tensor), what: what.into(), hint }
     }
 }
 
 /// Text from a file, made fit for one line of an error: escaped, and at most 80 characters long.
-pub(super) fn shown(text: &str) -> String {
+pub(crate) fn shown(text: &str) -> String {
     shorten(text, 80)
 }
 

@@ -58,6 +58,11 @@ pub trait MetadataAccess {
         }
     }
 
+    /// Like [`get_count`](Self::get_count), where the entry may be missing.
+    fn opt_count(&self, key: &str, limit: usize) -> Result<Option<usize>, KeyError> {
+        self.opt_u64(key)?.map(|_| self.get_count(key, limit)).transpose()
+    }
+
     /// Like [`opt_f32`](Self::opt_f32), and the entry must be there.
     fn get_f32(&self, key: &str) -> Result<f32, KeyError> {
         self.opt_f32(key)?.ok_or_else(|| missing(key))
