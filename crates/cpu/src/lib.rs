@@ -1,1 +1,252 @@
-//! the CPU device: thread pool and memory
+//! The CPU device: a team of threads and memory. It knows no op: it runs functions over work items, with a join after
+//! each dispatch, and stamps the time between them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use onetrip_core::batch::StepBatch;
+use onetrip_core::cpu_mem::{ALIGN, AlignedBytes, CpuCall, Items, RawBuf};
+use onetrip_core::device::{Counts, Device, DeviceError, Recording, WeightData};
+use onetrip_core::ops::{Code, Target};
+use onetrip_core::plan::{BufRef, Plan};
+use onetrip_core::simd::{Isa, Simd, simd};
+
+pub mod pool;
+
+use pool::Pool;
+
+/// What a recording does, in order.
+enum Entry {
+    Dispatch(usize),
+    Stamp,
+}
+
+/// A recording of this device: the plan and what to do with its rows. It serves every batch of the plan's class.
+struct CpuRecording {
+    plan: Arc<Plan>,
+    entries: Vec<Entry>,
+}
+
+/// The device.
+pub struct CpuDevice {
+    pool: Pool,
+    simd: &'static Simd,
+    weights: Vec<WeightData>,
+    states: Vec<AlignedBytes>,
+    arena: AlignedBytes,
+    /// Place of each slot in the arena in the last run.
+    offsets: Vec<(usize, usize)>,
+    guard: usize,
+    recording: Option<CpuRecording>,
+    stamps: Vec<f64>,
+    counts: Counts,
+}
+
+impl CpuDevice {
+    /// A device with `threads` workers (all processors if none is given) and the best instruction set there is.
+    pub fn new(threads: Option<usize>) -> std::io::Result<CpuDevice> {
+        CpuDevice::with_isa(threads, Isa::detect())
+    }
+
+    /// A device with a given instruction set.
+    pub fn with_isa(threads: Option<usize>, isa: Isa) -> std::io::Result<CpuDevice> {
+        let threads = match threads {
+            Some(n) => n,
+            None => std::thread::available_parallelism().map_or(1, |n| n.get()),
+        };
+        Ok(CpuDevice {
+            pool: Pool::new(threads)?,
+            simd: simd(isa),
+            weights: vec![],
+            states: vec![],
+            arena: AlignedBytes::default(),
+            offsets: vec![],
+            guard: 0,
+            recording: None,
+            stamps: vec![],
+            counts: Counts::default(),
+        })
+    }
+
+    /// Workers.
+    pub fn threads(&self) -> usize {
+        self.pool.workers()
+    }
+
+    fn error_memory(&self, asked: u64, what: &str) -> DeviceError {
+        DeviceError::Memory { device: self.name().into(), asked, what: what.into() }
+    }
+
+    /// Places the plan's slots in the arena for a batch.
+    fn place_slots(&mut self, plan: &Plan, batch: &StepBatch) -> Result<(), DeviceError> {
+        self.offsets.clear();
+        let mut end = 0u64;
+        for bytes in plan.slot_bytes(batch.bind()) {
+            self.offsets.push((end as usize, bytes as usize));
+            end = end.saturating_add(bytes).saturating_add((ALIGN - 1 + self.guard) as u64) / ALIGN as u64 * ALIGN as u64;
+        }
+        if end as usize > self.arena.as_ref().len() {
+            if end > MAX_ARENA {
+                return Err(self.error_memory(end, "slots of a step"));
+            }
+            self.arena = AlignedBytes::zeroed(end as usize);
+        }
+        if self.guard > 0 {
+            self.arena.as_mut().fill(POISON);
+        }
+        Ok(())
+    }
+}
+
+/// Fills slots and guards in tests: four of it are a NaN.
+const POISON: u8 = 0xff;
+/// Guard bytes behind each slot in tests.
+const GUARD: usize = 256;
+/// Largest arena: what a step may need is bounded by the engine's batch, so more than this is a mistake.
+const MAX_ARENA: u64 = 1 << 40;
+
+impl Device for CpuDevice {
+    fn name(&self) -> &str {
+        "cpu"
+    }
+
+    fn target(&self) -> Target {
+        Target::Cpu(self.simd.isa)
+    }
+
+    fn set_weights(&mut self, weights: Vec<WeightData>) {
+        self.weights = weights;
+    }
+
+    fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
+        let total = bytes.iter().fold(0u64, |a, b| a.saturating_add(*b));
+        if total > MAX_ARENA {
+            return Err(self.error_memory(total, "caches"));
+        }
+        self.states = bytes.iter().map(|&b| AlignedBytes::zeroed(b as usize)).collect();
+        Ok(())
+    }
+
+    fn begin(&mut self, plan: &Arc<Plan>) {
+        self.recording = Some(CpuRecording { plan: plan.clone(), entries: vec![] });
+    }
+
+    fn encode(&mut self, n: usize) -> Result<(), DeviceError> {
+        let Some(r) = &mut self.recording else { return Ok(()) };
+        let d = &r.plan.dispatches[n];
+        if let Some(why) = d.gap {
+            return Err(DeviceError::Gap { n, name: d.name.clone(), device: "cpu".into(), why });
+        }
+        r.entries.push(Entry::Dispatch(n));
+        Ok(())
+    }
+
+    fn stamp(&mut self) {
+        if let Some(r) = &mut self.recording {
+            r.entries.push(Entry::Stamp);
+        }
+    }
+
+    fn finish(&mut self) -> Recording {
+        Recording(Box::new(self.recording.take()))
+    }
+
+    fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<(), DeviceError> {
+        let Some(Some(r)) = recording.0.downcast_ref::<Option<CpuRecording>>() else {
+            return Err(DeviceError::Batch("the recording is not one of the CPU device".into()));
+        };
+        let plan = &*r.plan;
+        if batch.rope.len() != plan.ropes.len() {
+            let (have, want) = (batch.rope.len(), plan.ropes.len());
+            return Err(DeviceError::Batch(format!("{have} rotary tables, the plan has {want}")));
+        }
+        self.place_slots(plan, batch)?;
+        let arena = self.arena.raw();
+        let states: Vec<RawBuf> = self.states.iter_mut().map(|s| s.raw()).collect();
+        let resolve = |b: &BufRef| match *b {
+            BufRef::Weight(w) => RawBuf::read_only((*self.weights[w]).as_ref()),
+            BufRef::State(s) => states[s],
+            BufRef::Slot(s) => arena.slice(self.offsets[s].0, self.offsets[s].1),
+        };
+        let (bind, workers) = (batch.bind(), self.pool.workers());
+        let rows: Vec<Option<(Vec<RawBuf>, Items)>> = r
+            .entries
+            .iter()
+            .map(|e| match e {
+                Entry::Dispatch(n) => {
+                    let d = &plan.dispatches[*n];
+                    let items = Items::new(d.grid.eval(bind) as usize, d.grain, workers);
+                    Some((d.args.iter().map(resolve).collect(), items))
+                }
+                Entry::Stamp => None,
+            })
+            .collect();
+        let stamps = Mutex::new(std::mem::take(&mut self.stamps));
+        stamps.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        let panicked = Mutex::new(None);
+        let simd = self.simd;
+        let start = Instant::now();
+        self.pool.run(&|worker, scratch, barrier| {
+            for (entry, row) in r.entries.iter().zip(&rows) {
+                let (Entry::Dispatch(n), Some((args, items))) = (entry, row) else {
+                    if worker == 0 {
+                        let now = start.elapsed().as_secs_f64();
+                        stamps.lock().unwrap_or_else(PoisonError::into_inner).push(now);
+                    }
+                    continue;
+                };
+                if let Some(Code::Cpu(kernel)) = &plan.dispatches[*n].code {
+                    let call = CpuCall { args, batch, bind, items, simd };
+                    // A worker that panics must still come to the barrier, or the others would wait for ever.
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| kernel(&call, scratch))) {
+                        *panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+                    }
+                }
+                barrier.wait();
+            }
+        });
+        self.stamps = stamps.into_inner().unwrap_or_else(PoisonError::into_inner);
+        if let Some(panic) = panicked.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            resume_unwind(panic);
+        }
+        let dispatches = rows.iter().flatten().count() as u64;
+        self.counts.dispatches += dispatches;
+        self.counts.barriers += dispatches;
+        self.counts.commits += 1;
+        self.counts.waits += 1;
+        Ok(())
+    }
+
+    fn stamps(&self) -> &[f64] {
+        &self.stamps
+    }
+
+    fn output(&self, plan: &Plan, index: usize, rows: usize) -> Vec<f32> {
+        let (slot, width) = plan.outputs[index];
+        let (at, _) = self.offsets[slot];
+        bytemuck::cast_slice(&self.arena.as_ref()[at..at + rows * width * 4]).to_vec()
+    }
+
+    fn read_state(&self, index: usize) -> Vec<u8> {
+        self.states[index].as_ref().to_vec()
+    }
+
+    fn write_state(&mut self, index: usize, bytes: &[u8]) {
+        self.states[index].as_mut().copy_from_slice(bytes);
+    }
+
+    fn set_guards(&mut self, on: bool) {
+        self.guard = if on { GUARD } else { 0 };
+    }
+
+    fn guards_intact(&self) -> bool {
+        let arena = self.arena.as_ref();
+        let ends = self.offsets.iter().map(|(at, len)| at + len);
+        ends.into_iter().all(|end| arena[end..end + self.guard].iter().all(|b| *b == POISON))
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}

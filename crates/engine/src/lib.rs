@@ -1,7 +1,18 @@
 //! The engine of onetrip: model files, tokenizers, chat templates, model pages, states, scheduler, step.
 //!
-//! Engine never names a kernel.
+//! Engine never names a kernel. A page of [`arch`] writes a graph with the parts of [`page`]; [`model`] makes plans of
+//! it; [`step`] runs them for the batches of [`scheduler`].
 
+pub mod arch;
 pub mod chat;
+pub mod config;
 pub mod files;
+pub mod generate;
+pub mod model;
+pub mod page;
+pub mod rope;
+pub mod scheduler;
+pub mod step;
+pub mod switch;
 pub mod tokenizer;
+pub mod weights;

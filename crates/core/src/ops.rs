@@ -1,0 +1,329 @@
+//! The ops: one folder per op under `ops/`, and the one list of them.
+//!
+//! [`OpDef`] has no default bodies: an op that does not answer for a kernel language does not compile. An answer is
+//! [`Lowering::Steps`] or a written [`Lowering::Gap`]; choosing the kernel *is* the support check.
+
+use std::sync::Arc;
+
+use crate::cpu_mem::{CpuCall, Scratch};
+use crate::expr::Expr;
+use crate::reference::{Parts, RefCall};
+use crate::simd::Isa;
+use crate::tensor::Sig;
+
+pub mod attention;
+pub mod cache_write;
+pub mod elementwise;
+pub mod embed;
+pub mod gather_rows;
+pub mod matmul;
+pub mod rms_norm;
+pub mod rope;
+pub mod sample;
+
+/// Classes of row counts for which plans are built and kernels chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RowClass {
+    /// One row.
+    One,
+    /// 2 to 8 rows.
+    Few,
+    /// 9 to 64 rows.
+    Some,
+    /// More than 64 rows.
+    Many,
+}
+
+impl RowClass {
+    /// The class of a batch of `rows` tokens.
+    pub fn of(rows: usize) -> RowClass {
+        match rows {
+            0..=1 => RowClass::One,
+            2..=8 => RowClass::Few,
+            9..=64 => RowClass::Some,
+            _ => RowClass::Many,
+        }
+    }
+
+    /// At most eight rows: every worker can redo the work on the rows rather than wait for it.
+    pub fn is_small(self) -> bool {
+        self <= RowClass::Few
+    }
+
+    /// Name in plans and file names.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowClass::One => "1",
+            RowClass::Few => "2-8",
+            RowClass::Some => "9-64",
+            RowClass::Many => "65+",
+        }
+    }
+}
+
+/// Precision in which activations meet weights.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compute {
+    /// f32 activations.
+    F32,
+    /// Activations rounded to int8 in blocks of 32, where the weight is quantized.
+    Int8,
+}
+
+/// Which kernel language a plan is lowered to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Rust on the CPU, with the instruction set of its kernels.
+    Cpu(Isa),
+    /// CUDA C++.
+    Cuda,
+    /// WGSL.
+    Wgsl,
+}
+
+/// Everything an op may look at when it chooses a kernel or counts its cost.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Signatures of the inputs.
+    pub ins: Vec<Sig>,
+    /// Signatures of the outputs.
+    pub outs: Vec<Sig>,
+    /// How many rows the plan is for.
+    pub class: RowClass,
+    /// Precision of activations.
+    pub compute: Compute,
+    /// Where it will run.
+    pub target: Target,
+}
+
+/// What an op or step moves and computes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cost {
+    /// Bytes read.
+    pub read: Expr,
+    /// Bytes written.
+    pub written: Expr,
+    /// Floating-point or integer multiply and add operations, two per multiply-add.
+    pub flops: Expr,
+}
+
+impl Cost {
+    /// Adds up.
+    pub fn of(read: Expr, written: Expr, flops: Expr) -> Cost {
+        Cost { read, written, flops }
+    }
+
+    /// Reads all inputs once, writes all outputs once.
+    pub fn streams(site: &Site, flops: Expr) -> Cost {
+        let sum = |sigs: &[Sig]| sigs.iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+        Cost { read: sum(&site.ins), written: sum(&site.outs), flops }
+    }
+}
+
+/// A CPU kernel: called once by every worker of a dispatch, takes ranges of work items until none is left.
+pub type CpuKernel = Arc<dyn Fn(&CpuCall, &mut Scratch) + Send + Sync>;
+
+/// The code of a step.
+#[derive(Clone)]
+pub enum Code {
+    /// A function over work items.
+    Cpu(CpuKernel),
+}
+
+/// Operand of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arg {
+    /// Input of the op.
+    In(usize),
+    /// Output of the op.
+    Out(usize),
+    /// Scratch of this lowering.
+    Scratch(usize),
+}
+
+/// One launch of an op's lowering; becomes one row of the plan.
+#[derive(Clone)]
+pub struct Step {
+    /// Kernel and variant, as printed: `matmul/tile16.1`.
+    pub kernel: String,
+    /// Code.
+    pub code: Code,
+    /// Operands, in the order in which the kernel addresses them.
+    pub args: Vec<Arg>,
+    /// Work items.
+    pub grid: Expr,
+    /// Smallest number of work items worth giving to one worker at a time.
+    pub grain: usize,
+    /// What this step itself moves and computes.
+    pub cost: Cost,
+    /// Waits of all workers for each other inside the kernel.
+    pub grid_syncs: u32,
+}
+
+/// An op's answer for a kernel language.
+pub enum Lowering {
+    /// Launches in order, with the sizes in bytes of the scratch slots they share.
+    Steps {
+        /// The launches.
+        steps: Vec<Step>,
+        /// Bytes of each scratch slot.
+        scratch: Vec<Expr>,
+    },
+    /// There is no kernel here, and why.
+    Gap(&'static str),
+}
+
+impl Lowering {
+    /// A lowering of one step on all inputs and outputs, which moves and computes the op's minimum.
+    pub fn one(
+        site: &Site,
+        kernel: impl Into<String>,
+        grid: Expr,
+        grain: usize,
+        cost: Cost,
+        code: impl Fn(&CpuCall, &mut Scratch) + Send + Sync + 'static,
+    ) -> Lowering {
+        let args = (0..site.ins.len()).map(Arg::In).chain((0..site.outs.len()).map(Arg::Out)).collect();
+        let code = Code::Cpu(Arc::new(code));
+        Lowering::Steps {
+            steps: vec![Step { kernel: kernel.into(), code, args, grid, grain, cost, grid_syncs: 0 }],
+            scratch: vec![],
+        }
+    }
+}
+
+/// What an op computes.
+pub enum Meaning {
+    /// A naive f32 function.
+    Direct(Box<dyn Fn(&mut RefCall)>),
+    /// The same as these ops: the reference of a fused op cannot drift from its parts.
+    Same(Parts),
+}
+
+/// Why an op cannot take its inputs.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{op}: {why}")]
+pub struct ShapeError {
+    /// The op.
+    pub op: &'static str,
+    /// What does not fit.
+    pub why: String,
+}
+
+/// A test case of an op: the op on inputs of these shapes, with the bytes and flops it must claim, by hand.
+pub struct Case {
+    /// Name in the table of cases.
+    pub name: String,
+    /// The op.
+    pub op: Op,
+    /// Its inputs.
+    pub ins: Vec<Sig>,
+    /// Tokens, sequences and context of the batch.
+    pub batch: crate::expr::Bind,
+    /// Bytes read, bytes written, flops, as counted by hand.
+    pub cost: Option<(u64, u64, u64)>,
+    /// Largest error allowed, relative to the largest magnitude of the output.
+    pub tolerance: f32,
+}
+
+impl Case {
+    /// A case without a counted cost and with the usual tolerance for f32 kernels.
+    pub fn new(name: impl Into<String>, op: impl Into<Op>, ins: Vec<Sig>, (t, s, l): (u64, u64, u64)) -> Case {
+        let batch = crate::expr::Bind { t, s, l };
+        Case { name: name.into(), op: op.into(), ins, batch, cost: None, tolerance: 1e-5 }
+    }
+
+    /// Asserts bytes read, bytes written and flops.
+    pub fn costs(mut self, read: u64, written: u64, flops: u64) -> Case {
+        self.cost = Some((read, written, flops));
+        self
+    }
+
+    /// Sets the tolerance.
+    pub fn within(mut self, tolerance: f32) -> Case {
+        self.tolerance = tolerance;
+        self
+    }
+}
+
+/// One op. No method has a default body.
+pub trait OpDef: Sized {
+    /// Name in plans.
+    const NAME: &'static str;
+    /// Name of the op in ggml's listings, the key of `nodes_by_op`.
+    fn ggml(&self) -> &'static str;
+    /// Signatures of the outputs.
+    fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError>;
+    /// What it computes.
+    fn meaning(&self) -> Meaning;
+    /// The least it can move and compute.
+    fn cost(&self, site: &Site) -> Cost;
+    /// How it runs on the CPU.
+    fn cpu(&self, site: &Site) -> Lowering;
+    /// How it runs in CUDA C++.
+    fn cuda(&self, site: &Site) -> Lowering;
+    /// How it runs in WGSL.
+    fn wgsl(&self, site: &Site) -> Lowering;
+    /// Its test cases.
+    fn cases() -> Vec<Case>;
+}
+
+/// Makes the enum of ops and the forwarders from the one list.
+macro_rules! ops {
+    ($($Name:ident = $path:path),* $(,)?) => {
+        /// Any op.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Op { $(#[doc = concat!("See [`", stringify!($path), "`].")] $Name($path)),* }
+
+        $(impl From<$path> for Op { fn from(op: $path) -> Op { Op::$Name(op) } })*
+
+        impl Op {
+            /// Names of all ops, in the order of the list.
+            pub const NAMES: &'static [&'static str] = &[$(<$path as OpDef>::NAME),*];
+            /// Name in plans.
+            pub fn name(&self) -> &'static str { match self { $(Op::$Name(_) => <$path as OpDef>::NAME),* } }
+            /// Name in ggml's listings.
+            pub fn ggml(&self) -> &'static str { match self { $(Op::$Name(op) => op.ggml()),* } }
+            /// Signatures of the outputs.
+            pub fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
+                match self { $(Op::$Name(op) => op.shape(ins)),* }
+            }
+            /// What it computes.
+            pub fn meaning(&self) -> Meaning { match self { $(Op::$Name(op) => op.meaning()),* } }
+            /// The least it can move and compute.
+            pub fn cost(&self, site: &Site) -> Cost { match self { $(Op::$Name(op) => op.cost(site)),* } }
+            /// How it runs on the site's target.
+            pub fn lower(&self, site: &Site) -> Lowering {
+                match (self, site.target) {
+                    $((Op::$Name(op), Target::Cpu(_)) => op.cpu(site),
+                      (Op::$Name(op), Target::Cuda) => op.cuda(site),
+                      (Op::$Name(op), Target::Wgsl) => op.wgsl(site)),*
+                }
+            }
+            /// Test cases of every op, with the op's name.
+            pub fn all_cases() -> Vec<(&'static str, Vec<Case>)> {
+                vec![$((<$path as OpDef>::NAME, <$path as OpDef>::cases())),*]
+            }
+        }
+    };
+}
+
+ops! {
+    Embed = embed::Embed,
+    GatherRows = gather_rows::GatherRows,
+    RmsNorm = rms_norm::RmsNorm,
+    Matmul = matmul::Matmul,
+    Rope = rope::Rope,
+    CacheWrite = cache_write::CacheWrite,
+    Attention = attention::Attention,
+    Elementwise = elementwise::Elementwise,
+    Sample = sample::Sample,
+}
+
+/// Checks the number of inputs of an op.
+pub fn want_inputs(op: &'static str, ins: &[Sig], n: usize) -> Result<(), ShapeError> {
+    if ins.len() == n {
+        return Ok(());
+    }
+    Err(ShapeError { op, why: format!("takes {n} inputs, got {}", ins.len()) })
+}

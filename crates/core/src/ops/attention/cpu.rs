@@ -1,0 +1,333 @@
+//! Attention on the CPU.
+//!
+//! - `rows` (up to 8 rows): one item per (token, query head). A fused write needs no join: each item makes the
+//!   step's own keys anew in its scratch, rounded as the cache rounds them, and the first head of each group
+//!   stores those of its own token; nobody reads from the cache what is written in the same dispatch.
+//! - `blocks` (more rows): one item per (16 queries of a sequence, head), streaming over blocks of keys with a
+//!   running maximum and sum. A fused write is a step of its own before it.
+
+use super::*;
+use crate::ops::cache_write::slot_bytes;
+use crate::reference::encode_row;
+use crate::simd::{FloatKind, Mix};
+
+/// Queries of a block item.
+const QUERIES: usize = 16;
+/// Keys of a block item at a time.
+const KEYS: usize = 64;
+
+/// One of the two caches as a kernel reads it.
+#[derive(Clone, Copy)]
+struct Side {
+    arg: usize,
+    cache: Cache,
+    dtype: DType,
+    row_bytes: usize,
+}
+
+impl Side {
+    /// Runs of adjacent positions `from..to` of a head: (first position, bytes of the run's vectors).
+    fn runs<'a>(self, c: &'a CpuCall, seq: usize, head: usize, from: u32, to: u32) -> impl Iterator<Item = (u32, &'a [u8])> {
+        let page_len = c.batch.page_len;
+        let mut at = from;
+        std::iter::from_fn(move || {
+            if at >= to {
+                return None;
+            }
+            let (page, offset) = c.batch.cache_slot(seq, at);
+            let n = (page_len - offset as u32).min(to - at);
+            let start = slot_bytes(self.cache, self.row_bytes, page_len as usize, page, head, offset);
+            let run = (at, c.bytes_at(self.arg, start..start + n as usize * self.row_bytes));
+            at += n;
+            Some(run)
+        })
+    }
+
+    fn float(self) -> Option<FloatKind> {
+        match self.dtype {
+            DType::F32 => Some(FloatKind::F32),
+            DType::F16 => Some(FloatKind::F16),
+            _ => None,
+        }
+    }
+}
+
+/// `scale · q·k` for packed rows of a cache; quantized rows are widened into `wide` first.
+fn scores(c: &CpuCall, side: Side, rows: &[u8], q: &[f32], scale: f32, wide: &mut [f32], out: &mut [f32]) {
+    let dim = side.cache.dim;
+    match side.float() {
+        Some(kind) => (c.simd.scores)(kind, rows, out.len(), dim, q, scale, out),
+        None => {
+            for (rows, out) in rows.chunks(KEYS * side.row_bytes).zip(out.chunks_mut(KEYS)) {
+                let wide = &mut wide[..out.len() * dim];
+                side.dtype.def().dequantize(rows, wide);
+                (c.simd.scores)(FloatKind::F32, bytemuck::cast_slice(wide), out.len(), dim, q, scale, out);
+            }
+        }
+    }
+}
+
+/// `out += Σ p v` for packed rows of a cache.
+fn mix(c: &CpuCall, side: Side, rows: &[u8], p: &[f32], wide: &mut [f32], out: &mut [f32]) {
+    let dim = side.cache.dim;
+    match side.float() {
+        Some(kind) => (c.simd.mix1)(kind, rows, p.len(), dim, p, out),
+        None => {
+            for (rows, p) in rows.chunks(KEYS * side.row_bytes).zip(p.chunks(KEYS)) {
+                let wide = &mut wide[..p.len() * dim];
+                side.dtype.def().dequantize(rows, wide);
+                (c.simd.mix1)(FloatKind::F32, bytemuck::cast_slice(wide), p.len(), dim, p, out);
+            }
+        }
+    }
+}
+
+fn softcap(c: &CpuCall, cap: Option<f32>, scores: &mut [f32]) {
+    if let Some(cap) = cap {
+        scores.iter_mut().for_each(|s| *s /= cap);
+        (c.simd.tanh)(scores);
+        scores.iter_mut().for_each(|s| *s *= cap);
+    }
+}
+
+pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
+    let o = op.operands();
+    let sigs = [&site.ins[o.states], &site.ins[o.states + 1]];
+    let supported = |s: &&Sig| matches!(s.dtype, DType::F32 | DType::F16) || s.dtype.row_bytes(op.dim).is_some();
+    if !sigs.iter().all(supported) {
+        return Lowering::Gap("the head size is no whole number of the cache format's blocks");
+    }
+    let side = |i: usize| Side {
+        arg: o.states + i,
+        cache: Cache { heads: op.kv_heads, dim: op.dim },
+        dtype: sigs[i].dtype,
+        row_bytes: sigs[i].dtype.row_bytes(op.dim).unwrap_or(0),
+    };
+    let (ks, vs) = (side(0), side(1));
+    let kernel_op = op.clone();
+    if site.class.is_small() {
+        let form = if op.write.is_some() { "rope+write" } else if op.q_rope.is_some() { "rope" } else { "plain" };
+        return Lowering::one(site, format!("attention/rows.{form}"), Expr::T * op.heads, 1, op.cost(site), move |c, s| {
+            rows(c, s, &kernel_op, ks, vs)
+        });
+    }
+    let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
+    let code = move |c: &CpuCall, s: &mut Scratch| blocks(c, s, &kernel_op, ks, vs);
+    let Some(write) = &op.write else {
+        return Lowering::one(site, "attention/blocks", grid, 1, op.cost(site), code);
+    };
+    // Two launches: the write, then attention that reads what was written.
+    let write_site = Site { ins: site.ins[o.k..].to_vec(), outs: site.outs[1..].to_vec(), ..site.clone() };
+    let Lowering::Steps { mut steps, .. } = write.cpu(&write_site) else {
+        return Lowering::Gap("the cache write in front of attention has no CPU kernel");
+    };
+    steps[0].args = (o.k..o.count).map(Arg::In).collect();
+    let rest = Attention { write: None, ..op.clone() };
+    let mut ins = site.ins[..o.k].to_vec();
+    ins.extend_from_slice(&site.ins[o.states..]);
+    let rest_site = Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() };
+    let Lowering::Steps { steps: mut attend, .. } = Lowering::one(&rest_site, "attention/blocks", grid, 1, rest.cost(&rest_site), code)
+    else {
+        return Lowering::Gap("unreachable: the lowering of one step has steps");
+    };
+    // The kernel addresses operands by their place in the whole op.
+    attend[0].args = (0..o.count).map(Arg::In).chain([Arg::Out(0)]).collect();
+    steps.append(&mut attend);
+    Lowering::Steps { steps, scratch: vec![] }
+}
+
+/// Index of the output among the args: after all inputs.
+fn out_arg(op: &Attention) -> usize {
+    op.operands().count
+}
+
+fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) {
+    let (o, dim, group) = (op.operands(), op.dim, op.heads / op.kv_heads);
+    let longest = c.bind.l as usize;
+    let own_max = c.bind.t as usize;
+    while let Some(range) = c.items.take() {
+        for item in range {
+            let (row, head) = (item / op.heads, item % op.heads);
+            let kv = head / group;
+            let seq = c.batch.seq[row] as usize;
+            let (pos, span) = (c.batch.positions[row], &c.batch.seqs[seq]);
+            let first = op.window.map_or(0, |w| (pos + 1).saturating_sub(w));
+            // Positions from `own` on are made here if this op writes; all others come from the cache.
+            let own = if op.write.is_some() { (span.length - span.count).max(first) } else { pos + 1 };
+            let sizes = [dim * 4, longest * 4, dim * 4, KEYS * dim * 4, own_max * ks.row_bytes, own_max * vs.row_bytes];
+            let [q, p, k, wide, own_k, own_v] = scratch.split(sizes);
+            let q: &mut [f32] = bytemuck::cast_slice_mut(q);
+            let p: &mut [f32] = bytemuck::cast_slice_mut(p);
+            let k: &mut [f32] = bytemuck::cast_slice_mut(k);
+            let wide: &mut [f32] = bytemuck::cast_slice_mut(wide);
+
+            let at = (row * op.heads + head) * dim;
+            let x = &c.f32s(0)[at..at + dim];
+            match &op.q_rope {
+                Some(rope) => rope.head(c, row, o.q_norm.map(|i| c.f32s(i)), x, q),
+                None => q.copy_from_slice(x),
+            }
+            let n_own = (pos + 1 - own) as usize;
+            if let Some(write) = &op.write {
+                for (i, t) in (0..n_own).map(|i| (i, row + 1 + i - n_own)) {
+                    let at = (t * op.kv_heads + kv) * dim;
+                    let x = &c.f32s(o.k)[at..at + dim];
+                    match &write.rope {
+                        Some(rope) => rope.head(c, t, o.k_norm.map(|i| c.f32s(i)), x, k),
+                        None => k.copy_from_slice(x),
+                    }
+                    encode_row(ks.dtype, k, &mut own_k[i * ks.row_bytes..(i + 1) * ks.row_bytes]);
+                    let v = &c.f32s(o.k + 1)[at..at + dim];
+                    encode_row(vs.dtype, v, &mut own_v[i * vs.row_bytes..(i + 1) * vs.row_bytes]);
+                }
+                if head % group == 0 {
+                    let (page, offset) = c.batch.cache_slot(seq, pos);
+                    let page_len = c.batch.page_len as usize;
+                    for (side, rows) in [(ks, &*own_k), (vs, &*own_v)] {
+                        let at = slot_bytes(side.cache, side.row_bytes, page_len, page, kv, offset);
+                        let own = &rows[(n_own - 1) * side.row_bytes..n_own * side.row_bytes];
+                        c.write_bytes(side.arg, at..at + side.row_bytes).copy_from_slice(own);
+                    }
+                }
+            }
+
+            let p = &mut p[..(pos + 1 - first) as usize];
+            for (at, rows) in ks.runs(c, seq, kv, first, own) {
+                let n = rows.len() / ks.row_bytes;
+                let at = (at - first) as usize;
+                scores(c, ks, rows, q, op.scale, wide, &mut p[at..at + n]);
+            }
+            let from = (own - first) as usize;
+            scores(c, ks, &own_k[..n_own * ks.row_bytes], q, op.scale, wide, &mut p[from..]);
+            softcap(c, op.softcap, p);
+            let max = (c.simd.max)(p);
+            let sum = (c.simd.softmax_exp)(p, max);
+            let out = c.write(out_arg(op), item * dim..(item + 1) * dim);
+            out.fill(0.0);
+            for (at, rows) in vs.runs(c, seq, kv, first, own) {
+                let n = rows.len() / vs.row_bytes;
+                let at = (at - first) as usize;
+                mix(c, vs, rows, &p[at..at + n], wide, out);
+            }
+            mix(c, vs, &own_v[..n_own * vs.row_bytes], &p[from..], wide, out);
+            let norm = 1.0 / sum;
+            out.iter_mut().for_each(|x| *x *= norm);
+        }
+    }
+}
+
+/// The `block`-th block of at most [`QUERIES`] rows of one sequence: (sequence, first row, rows).
+fn query_block(c: &CpuCall, mut block: usize) -> Option<(usize, usize, usize)> {
+    for (i, s) in c.batch.seqs.iter().enumerate() {
+        let blocks = (s.count as usize).div_ceil(QUERIES);
+        if block < blocks {
+            let start = block * QUERIES;
+            return Some((i, s.start as usize + start, (s.count as usize - start).min(QUERIES)));
+        }
+        block -= blocks;
+    }
+    None
+}
+
+fn blocks(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) {
+    let (o, dim, group) = (op.operands(), op.dim, op.heads / op.kv_heads);
+    while let Some(range) = c.items.take() {
+        for item in range {
+            // The grid counts blocks as if every sequence had a broken one; the surplus items find no block.
+            let Some((seq, row, n)) = query_block(c, item / op.heads) else { continue };
+            let head = item % op.heads;
+            let sizes = [QUERIES * dim, KEYS * dim, KEYS * dim, QUERIES * KEYS, QUERIES * dim];
+            let [q, kt, v, p, acc] = scratch.split_f32(sizes);
+            for i in 0..n {
+                let at = ((row + i) * op.heads + head) * dim;
+                let x = &c.f32s(0)[at..at + dim];
+                let out = &mut q[i * dim..(i + 1) * dim];
+                match &op.q_rope {
+                    Some(rope) => rope.head(c, row + i, o.q_norm.map(|i| c.f32s(i)), x, out),
+                    None => out.copy_from_slice(x),
+                }
+                out.iter_mut().for_each(|x| *x *= op.scale);
+            }
+            acc[..n * dim].fill(0.0);
+            let (mut max, mut sum) = ([f32::NEG_INFINITY; QUERIES], [0f32; QUERIES]);
+            let pos = c.batch.positions[row];
+            let lowest = |p: u32| op.window.map_or(0, |w| (p + 1).saturating_sub(w));
+            let (mut from, end) = (lowest(pos), pos + n as u32);
+            while from < end {
+                // A block of keys ends where its page ends.
+                let page_left = c.batch.page_len - from % c.batch.page_len;
+                let keys = (KEYS as u32).min(page_left).min(end - from) as usize;
+                widen_keys(c, ks, seq, head / group, from, keys, v, kt);
+                widen(c, vs, seq, head / group, from, keys, v);
+                p[..n * KEYS].fill(0.0);
+                let operands = Mix { p: q, p_stride: dim, v: kt, v_stride: KEYS, m: n, n: dim, d: keys };
+                (c.simd.mix)(&operands, p, KEYS);
+                for i in 0..n {
+                    let scores = &mut p[i * KEYS..i * KEYS + keys];
+                    softcap(c, op.softcap, scores);
+                    // Hide what this token does not see.
+                    let own = pos + i as u32;
+                    let visible = (own + 1).saturating_sub(from).min(keys as u32) as usize;
+                    let hidden = (lowest(own).saturating_sub(from) as usize).min(keys);
+                    scores[visible..].fill(f32::NEG_INFINITY);
+                    scores[..hidden].fill(f32::NEG_INFINITY);
+                    let new_max = (c.simd.max)(scores).max(max[i]);
+                    if new_max == f32::NEG_INFINITY {
+                        scores.fill(0.0);
+                        continue;
+                    }
+                    let shrink = (max[i] - new_max).exp();
+                    if shrink != 1.0 {
+                        acc[i * dim..(i + 1) * dim].iter_mut().for_each(|x| *x *= shrink);
+                    }
+                    sum[i] = sum[i] * shrink + (c.simd.softmax_exp)(scores, new_max);
+                    max[i] = new_max;
+                }
+                let operands = Mix { p, p_stride: KEYS, v, v_stride: dim, m: n, n: keys, d: dim };
+                (c.simd.mix)(&operands, acc, dim);
+                from += keys as u32;
+            }
+            for i in 0..n {
+                let at = ((row + i) * op.heads + head) * dim;
+                let out = c.write(out_arg(op), at..at + dim);
+                let norm = 1.0 / sum[i];
+                out.iter_mut().zip(&acc[i * dim..(i + 1) * dim]).for_each(|(o, a)| *o = a * norm);
+            }
+        }
+    }
+}
+
+/// Vectors of `n` adjacent positions of one page, as f32 `[n, dim]`.
+#[allow(clippy::too_many_arguments)]
+fn widen(c: &CpuCall, side: Side, seq: usize, head: usize, from: u32, n: usize, out: &mut [f32]) {
+    for (at, rows) in side.runs(c, seq, head, from, from + n as u32) {
+        let first = (at - from) as usize * side.cache.dim;
+        let len = rows.len() / side.row_bytes * side.cache.dim;
+        let out = &mut out[first..first + len];
+        match side.dtype {
+            DType::F16 => match bytemuck::try_cast_slice(rows) {
+                Ok(halves) => (c.simd.f16_to_f32)(halves, out),
+                Err(_) => side.dtype.def().dequantize(rows, out),
+            },
+            _ => side.dtype.def().dequantize(rows, out),
+        }
+    }
+}
+
+/// Keys of `n` adjacent positions of one page, turned: `[dim][KEYS]`. `wide` is scratch for quantized caches.
+#[allow(clippy::too_many_arguments)]
+fn widen_keys(c: &CpuCall, side: Side, seq: usize, head: usize, from: u32, n: usize, wide: &mut [f32], out: &mut [f32]) {
+    let dim = side.cache.dim;
+    match side.float() {
+        Some(kind) => {
+            for (_, rows) in side.runs(c, seq, head, from, from + n as u32) {
+                (c.simd.transpose)(kind, rows, n, dim, out, KEYS);
+            }
+        }
+        None => {
+            widen(c, side, seq, head, from, n, wide);
+            let rows = bytemuck::cast_slice(&wide[..n * dim]);
+            (c.simd.transpose)(FloatKind::F32, rows, n, dim, out, KEYS);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Causal attention of the step's queries over the paged cache, with its reduction; the fused form also norms and
+//! rotates q and k and writes k and v to the cache, all in one op.
+//!
+//! `out[t, h] = Σ_p softmax_p(scale · q·k_p) v_p` over the positions `p` that token t sees: up to its own, at most
+//! `window` of them. Query head h reads cache head `h / (heads / kv_heads)`. With `softcap` c, scores become
+//! `c·tanh(score / c)`. Inputs in order: q; q's norm weight; if it writes: k, v, k's norm weight; key cache, value
+//! cache. Outputs: `[T, heads·dim]`; if it writes: both caches. Source of the streaming form: FlashAttention, alg. 1.
+
+use super::*;
+use crate::formats::DType;
+use crate::ops::cache_write::{CacheWrite, cache_row};
+use crate::ops::rope::Rope;
+use crate::reference::{Part, Parts};
+use crate::tensor::Cache;
+
+mod cpu;
+
+/// The op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attention {
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Numbers per head.
+    pub dim: usize,
+    /// Factor on scores.
+    pub scale: f32,
+    /// Positions a token sees at most.
+    pub window: Option<u32>,
+    /// Scores are bent to stay below this.
+    pub softcap: Option<f32>,
+    /// Rotates (and norms) the queries.
+    pub q_rope: Option<Rope>,
+    /// Writes k and v to the cache first.
+    pub write: Option<CacheWrite>,
+}
+
+/// Where each operand of the op is.
+pub(crate) struct Operands {
+    pub q_norm: Option<usize>,
+    pub k: usize,
+    pub k_norm: Option<usize>,
+    pub states: usize,
+    pub count: usize,
+}
+
+impl Attention {
+    pub(crate) fn operands(&self) -> Operands {
+        let q_norm = self.q_rope.as_ref().is_some_and(|r| r.norm.is_some()).then_some(1);
+        let k = 1 + q_norm.is_some() as usize;
+        let k_norm = self.write.as_ref().is_some_and(|w| w.has_norm()).then_some(k + 2);
+        let states = k + if self.write.is_some() { 2 + k_norm.is_some() as usize } else { 0 };
+        Operands { q_norm, k, k_norm, states, count: states + 2 }
+    }
+}
+
+impl OpDef for Attention {
+    const NAME: &'static str = "attention";
+
+    fn ggml(&self) -> &'static str {
+        "FLASH_ATTN_EXT"
+    }
+
+    fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
+        let o = self.operands();
+        want_inputs(Self::NAME, ins, o.count)?;
+        let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
+        if self.kv_heads == 0 || self.heads % self.kv_heads != 0 {
+            return fail(format!("{} query heads do not divide among {} key heads", self.heads, self.kv_heads));
+        }
+        if ins[0].width != self.heads * self.dim {
+            return fail(format!("queries of {} for {} heads of {}", ins[0].width, self.heads, self.dim));
+        }
+        let cache = Some(Cache { heads: self.kv_heads, dim: self.dim });
+        if ins[o.states].cache() != cache || ins[o.states + 1].cache() != cache {
+            return fail("the caches have another shape".into());
+        }
+        let mut outs = vec![Sig::slot(ins[0].rows.clone(), ins[0].width)];
+        if self.write.is_some() {
+            outs.extend_from_slice(&ins[o.states..]);
+        }
+        Ok(outs)
+    }
+
+    fn meaning(&self) -> Meaning {
+        let o = self.operands();
+        if self.q_rope.is_some() || self.write.is_some() {
+            let mut p = Parts::default();
+            let mut q = Part::In(0);
+            if let Some(rope) = &self.q_rope {
+                let ins: Vec<Part> = [Some(0), o.q_norm].into_iter().flatten().map(Part::In).collect();
+                q = p.op(rope.clone(), &ins);
+            }
+            let (mut k, mut v) = (Part::In(o.states), Part::In(o.states + 1));
+            if let Some(write) = &self.write {
+                let ins: Vec<Part> = (o.k..o.states + 2).map(Part::In).collect();
+                k = p.op(write.clone(), &ins);
+                let Part::Out(n, _) = k else { unreachable!("op() gives an output") };
+                v = Part::Out(n, 1);
+            }
+            let plain = Attention { q_rope: None, write: None, ..self.clone() };
+            let y = p.op(plain, &[q, k, v]);
+            return if self.write.is_some() { p.finish(&[y, k, v]) } else { p.finish(&[y]) };
+        }
+        let op = self.clone();
+        Meaning::Direct(Box::new(move |c| {
+            let q = c.input(0).clone();
+            let (ks, vs) = (c.state(1), c.state(2));
+            let mut out = vec![0f64; q.data.len()];
+            for t in 0..q.rows() {
+                let (seq, pos) = (c.batch.seq[t] as usize, c.batch.positions[t]);
+                let first = op.window.map_or(0, |w| (pos + 1).saturating_sub(w));
+                for h in 0..op.heads {
+                    let kv = h / (op.heads / op.kv_heads);
+                    let head = &q.row(t)[h * op.dim..(h + 1) * op.dim];
+                    let mut scores: Vec<f64> = vec![];
+                    for p in first..=pos {
+                        let (page, offset) = c.batch.cache_slot(seq, p);
+                        let k = c.states[ks].get(page, kv, offset);
+                        let dot: f64 = head.iter().zip(&k).map(|(a, b)| *a as f64 * *b as f64).sum();
+                        let s = dot * op.scale as f64;
+                        scores.push(op.softcap.map_or(s, |cap| cap as f64 * (s / cap as f64).tanh()));
+                    }
+                    let max = scores.iter().cloned().fold(f64::NEG_INFINITY, f64::max);
+                    let sum: f64 = scores.iter().map(|s| (s - max).exp()).sum();
+                    for (i, p) in (first..=pos).enumerate() {
+                        let (page, offset) = c.batch.cache_slot(seq, p);
+                        let weight = (scores[i] - max).exp() / sum;
+                        let at = (t * op.heads + h) * op.dim;
+                        let v = c.states[vs].get(page, kv, offset);
+                        out[at..at + op.dim].iter_mut().zip(v).for_each(|(o, v)| *o += weight * v as f64);
+                    }
+                }
+            }
+            c.output(0).iter_mut().zip(out).for_each(|(o, x)| *o = x as f32);
+        }))
+    }
+
+    fn cost(&self, site: &Site) -> Cost {
+        let o = self.operands();
+        // The cache: every visible position once, keys and values; the tokens of this step are in it.
+        let token = cache_row(&site.ins[o.states]) + cache_row(&site.ins[o.states + 1]);
+        let mut read = Expr::Keys(self.window) * token;
+        read = site.ins[..o.states].iter().fold(read, |a, s| a + s.bytes());
+        let mut written = site.outs[0].bytes();
+        let mut flops = Expr::Pairs(self.window) * (4 * self.heads * self.dim);
+        if self.write.is_some() {
+            written = written + Expr::T * token;
+        }
+        let ropes = [self.q_rope.as_ref(), self.write.as_ref().and_then(|w| w.rope.as_ref())];
+        for rope in ropes.into_iter().flatten() {
+            let norm = if rope.norm.is_some() { 4 * rope.dim } else { 0 };
+            flops = flops + Expr::T * (rope.heads * (6 * rope.pairs + norm));
+        }
+        if let Some(rope) = ropes.into_iter().flatten().next() {
+            read = read + Expr::T * (rope.pairs * 8);
+        }
+        Cost::of(read, written, flops)
+    }
+
+    fn cpu(&self, site: &Site) -> Lowering {
+        cpu::lower(self, site)
+    }
+
+    fn cuda(&self, _: &Site) -> Lowering {
+        Lowering::Gap("the CUDA device is not written yet")
+    }
+
+    fn wgsl(&self, _: &Site) -> Lowering {
+        Lowering::Gap("the wgpu device is not written yet")
+    }
+
+    fn cases() -> Vec<Case> {
+        let x = |w| Sig::slot(Expr::T, w);
+        let plain = |heads, kv_heads, dim| Attention {
+            heads,
+            kv_heads,
+            dim,
+            scale: 1.0 / (dim as f32).sqrt(),
+            window: None,
+            softcap: None,
+            q_rope: None,
+            write: None,
+        };
+        let rope = |heads, dim, norm| Rope { heads, dim, pairs: dim / 2, neox: true, table: 0, norm };
+        let w = |dim| Sig::weight(1, dim, DType::F32);
+        let mut cases = vec![];
+        for (class, b) in [("one", (1, 1, 70)), ("few", (4, 2, 37)), ("some", (40, 1, 300)), ("many", (130, 2, 97))] {
+            for dtype in [DType::F32, DType::F16, DType::Q8_0] {
+                let state = |heads, dim| Sig::state(Cache { heads, dim }, dtype);
+                let name = |what: &str| format!("{what}, {class}, {}", dtype.name());
+                let ins = vec![x(576), state(3, 64), state(3, 64)];
+                let mut case = Case::new(name("plain"), plain(9, 3, 64), ins, b).within(3e-5);
+                if class == "one" {
+                    let token = 2 * 3 * dtype.row_bytes(64).unwrap_or(0) as u64;
+                    case = case.costs(70 * token + 2304, 2304, 70 * 4 * 576);
+                }
+                cases.push(case);
+                let windowed = Attention { window: Some(16), softcap: Some(30.0), ..plain(4, 1, 32) };
+                cases.push(Case::new(name("window, softcap"), windowed, vec![x(128), state(1, 32), state(1, 32)], b).within(3e-5));
+                // Rounding to the cache's type may fall on either side after a rotation: hence the wider bound.
+                let tol = if dtype == DType::F32 { 3e-5 } else { 5e-3 };
+                let write = |norm| CacheWrite { pair: true, rope: Some(rope(2, 64, norm)) };
+                let fused = Attention { q_rope: Some(rope(4, 64, None)), write: Some(write(None)), ..plain(4, 2, 64) };
+                let ins = vec![x(256), x(128), x(128), state(2, 64), state(2, 64)];
+                cases.push(Case::new(name("rope and write"), fused, ins, b).within(tol));
+                let norm = Some(1e-6);
+                let fused = Attention { q_rope: Some(rope(4, 64, norm)), write: Some(write(norm)), ..plain(4, 2, 64) };
+                let ins = vec![x(256), w(64), x(128), x(128), w(64), state(2, 64), state(2, 64)];
+                cases.push(Case::new(name("norm, rope and write"), fused, ins, b).within(tol));
+            }
+        }
+        cases
+    }
+}

@@ -1,0 +1,198 @@
+//! Activations times weights: `y = epilogue(prologue(x) · Wᵀ)`, one op with fields, not a family.
+//!
+//! - *products*: each weight `[rows, k]` (own format and layout) gives one product `[T, rows]`; q, k and v or gate and
+//!   up merge without copying weights.
+//! - *prologue*: none, or a weighted RMS norm of x.
+//! - *outputs*: one expression tree each over products (`In(p)`, p < products) and operands (`In(products + i)`):
+//!   bias, activation, gate, residual. All products of one tree have equally many rows.
+//!
+//! Inputs in order: x `[T, k]`, the norm's weight `[1, k]` if there is a norm, the weights, the operands.
+
+use super::*;
+use crate::formats::DType;
+use crate::ops::elementwise::{MAX_DEPTH, Tree, as_parts};
+use crate::ops::rms_norm::{RmsNorm, WHOLE_ROW};
+use crate::reference::{Part, Parts};
+use crate::tensor::{Layout, Role};
+
+mod cpu;
+
+/// The op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Matmul {
+    /// Number of weights.
+    pub products: usize,
+    /// What each output is.
+    pub outputs: Vec<Tree>,
+    /// Epsilon of the norm in the prologue.
+    pub norm: Option<f32>,
+}
+
+impl Matmul {
+    /// `x · Wᵀ` alone.
+    pub fn plain() -> Matmul {
+        Matmul { products: 1, outputs: vec![Tree::In(0)], norm: None }
+    }
+
+    /// Index of the first weight among the inputs.
+    pub fn first_weight(&self) -> usize {
+        1 + self.norm.is_some() as usize
+    }
+
+    /// Index of the first operand among the inputs.
+    pub fn first_operand(&self) -> usize {
+        self.first_weight() + self.products
+    }
+
+    /// The products that an output uses.
+    fn products_of(&self, output: &Tree) -> Vec<usize> {
+        output.leaves().into_iter().filter(|&l| l < self.products).collect()
+    }
+}
+
+impl OpDef for Matmul {
+    const NAME: &'static str = "matmul";
+
+    fn ggml(&self) -> &'static str {
+        "MUL_MAT"
+    }
+
+    fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
+        let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
+        let (w0, o0) = (self.first_weight(), self.first_operand());
+        if self.products == 0 || ins.len() < o0 {
+            return fail(format!("{} inputs for {} products", ins.len(), self.products));
+        }
+        let k = ins[0].width;
+        if self.norm.is_some() && ins[1].width != k {
+            return fail(format!("norm weight of {} for activations of {k}", ins[1].width));
+        }
+        if let Some(w) = ins[w0..o0].iter().find(|w| w.width != k || !w.is_weight()) {
+            return fail(format!("a weight with rows of {} for activations of {k}", w.width));
+        }
+        let mut outs = vec![];
+        for tree in &self.outputs {
+            let used = self.products_of(tree);
+            let rows: Vec<u64> = used.iter().filter_map(|&p| ins[w0 + p].rows.constant()).collect();
+            if rows.is_empty() || rows.iter().any(|r| *r != rows[0]) || tree.depth() > MAX_DEPTH {
+                return fail("an output without products, or of products with different rows".into());
+            }
+            let operands = tree.leaves().into_iter().filter(|&l| l >= self.products);
+            for l in operands {
+                let Some(sig) = ins.get(w0 + l) else { return fail(format!("operand {l} is missing")) };
+                let broadcast = sig.rows.constant() == Some(1);
+                if sig.width as u64 != rows[0] || !(broadcast || sig.rows == ins[0].rows) || sig.dtype != DType::F32 {
+                    return fail(format!("an operand {}x{} for an output of {}", sig.rows, sig.width, rows[0]));
+                }
+            }
+            outs.push(Sig::slot(ins[0].rows.clone(), rows[0] as usize));
+        }
+        Ok(outs)
+    }
+
+    fn meaning(&self) -> Meaning {
+        if *self == Matmul::plain() {
+            return Meaning::Direct(Box::new(|c| {
+                let (x, w) = (c.input(0).clone(), c.input(1).clone());
+                for (row, out) in c.output(0).chunks_exact_mut(w.rows().max(1)).enumerate() {
+                    for (r, o) in out.iter_mut().enumerate() {
+                        *o = x.row(row).iter().zip(w.row(r)).map(|(a, b)| *a as f64 * *b as f64).sum::<f64>() as f32;
+                    }
+                }
+            }));
+        }
+        let mut p = Parts::default();
+        let mut x = Part::In(0);
+        if let Some(eps) = self.norm {
+            x = p.op(RmsNorm { eps, dim: WHOLE_ROW, weight: true, residual: false }, &[x, Part::In(1)]);
+        }
+        let w0 = self.first_weight();
+        let products: Vec<Part> = (0..self.products).map(|i| p.op(Matmul::plain(), &[x, Part::In(w0 + i)])).collect();
+        let leaf = |l: usize| if l < products.len() { products[l] } else { Part::In(w0 + l) };
+        let outs: Vec<Part> = self.outputs.iter().map(|tree| as_parts(tree, &mut p, &leaf)).collect();
+        p.finish(&outs)
+    }
+
+    fn cost(&self, site: &Site) -> Cost {
+        let (w0, o0) = (self.first_weight(), self.first_operand());
+        let rows = site.ins[0].rows.clone();
+        let k = site.ins[0].width;
+        let mut flops = Expr::Const(0);
+        for w in &site.ins[w0..o0] {
+            flops = flops + rows.clone() * w.rows.clone() * (2 * k);
+        }
+        for (tree, out) in self.outputs.iter().zip(&site.outs) {
+            flops = flops + rows.clone() * (out.width * tree.flops() as usize);
+        }
+        if self.norm.is_some() {
+            flops = flops + rows * (4 * k);
+        }
+        Cost::streams(site, flops)
+    }
+
+    fn cpu(&self, site: &Site) -> Lowering {
+        cpu::lower(self, site)
+    }
+
+    fn cuda(&self, _: &Site) -> Lowering {
+        Lowering::Gap("the CUDA device is not written yet")
+    }
+
+    fn wgsl(&self, _: &Site) -> Lowering {
+        Lowering::Gap("the wgpu device is not written yet")
+    }
+
+    fn cases() -> Vec<Case> {
+        let x = |w| Sig::slot(Expr::T, w);
+        let mut cases = vec![];
+        for (class, t) in [("one", 1), ("few", 5), ("some", 33), ("many", 70)] {
+            let b = (t, 1, t);
+            for dtype in DType::ALL.iter().copied() {
+                for layout in [Layout::Stored, Layout::Tile16] {
+                    if layout == Layout::Tile16 && dtype.spec().is_none() {
+                        continue;
+                    }
+                    let mut w = Sig::weight(37, 512, dtype);
+                    w.role = Role::Weight(layout);
+                    let what = if layout == Layout::Stored { "stored" } else { "tiles" };
+                    let name = format!("{}, {what}, {class}", dtype.name());
+                    let mut case = Case::new(name, Matmul::plain(), vec![x(512), w], b).within(2e-5);
+                    if layout == Layout::Stored {
+                        let bytes = 37 * dtype.row_bytes(512).unwrap_or(0) as u64;
+                        case = case.costs(bytes + t * 2048, t * 37 * 4, 2 * 37 * 512 * t);
+                    }
+                    cases.push(case);
+                }
+            }
+            let tile = |rows, k, dtype| {
+                let mut w = Sig::weight(rows, k, dtype);
+                w.role = Role::Weight(Layout::Tile16);
+                w
+            };
+            let row = |w| Sig::weight(1, w, DType::F32);
+            // q, k and v of different formats, with a norm in front and biases behind.
+            let bias = |p, o| Tree::add(Tree::In(p), Tree::In(o));
+            let qkv = Matmul { products: 3, outputs: vec![bias(0, 3), bias(1, 4), Tree::In(2)], norm: Some(1e-6) };
+            let ins = vec![
+                x(96),
+                row(96),
+                tile(80, 96, DType::Q5_0),
+                tile(32, 96, DType::Q8_0),
+                Sig::weight(32, 96, DType::F16),
+                row(80),
+                row(32),
+            ];
+            cases.push(Case::new(format!("norm, three formats, biases, {class}"), qkv, ins, b).within(1e-4));
+            let gate = Tree::unary(crate::ops::elementwise::Unary::Silu, Tree::In(0));
+            let glu = Matmul { products: 2, outputs: vec![Tree::mul(gate, Tree::In(1))], norm: None };
+            let ins = vec![x(64), tile(50, 64, DType::Q4_1), tile(50, 64, DType::Q4_1)];
+            cases.push(Case::new(format!("gate and up, {class}"), glu, ins, b).within(1e-4));
+            let residual = Matmul { products: 1, outputs: vec![bias(0, 1)], norm: None };
+            let ins = vec![x(64), tile(50, 64, DType::Q8_0), x(50)];
+            cases.push(Case::new(format!("residual, {class}"), residual, ins, b).within(1e-4));
+            let odd = vec![x(35), Sig::weight(3, 35, DType::F32)];
+            cases.push(Case::new(format!("odd width, {class}"), Matmul::plain(), odd, b).within(2e-5));
+        }
+        cases
+    }
+}

@@ -1,0 +1,198 @@
+//! From a graph to a plan: choose layouts, fuse, lower every node, colour slots.
+
+use std::collections::BTreeMap;
+
+use super::slots::{Life, colour};
+use super::{BufRef, Dispatch, Plan};
+use crate::expr::Expr;
+use crate::formats::DType;
+use crate::fuse::{Fuse, Setting, fuse};
+use crate::graph::{Graph, Source, ValueId};
+use crate::ops::{Arg, Compute, Cost, Lowering, Op, ShapeError, Step, Target};
+use crate::tensor::{Layout, Role, tile_layout};
+
+/// Layout of each weight by its index; weights that no matmul reads stay as stored.
+pub type Layouts = BTreeMap<usize, Layout>;
+
+/// Chooses one layout for each weight of a graph: interleaved tiles where a matmul reads a quantized weight with int8
+/// activations on the CPU, as stored elsewhere.
+pub fn choose_layouts(graph: &Graph, target: Target, compute: Compute) -> Layouts {
+    let mut layouts = Layouts::new();
+    if !matches!(target, Target::Cpu(_)) || compute != Compute::Int8 {
+        return layouts;
+    }
+    for node in &graph.nodes {
+        let Op::Matmul(m) = &node.op else { continue };
+        for &v in &node.ins[m.first_weight()..m.first_operand()] {
+            let value = &graph.values[v];
+            if let Source::Weight(w) = value.source
+                && tile_layout(value.sig.dtype, value.sig.width).is_some()
+            {
+                layouts.insert(w, Layout::Tile16);
+            }
+        }
+    }
+    layouts
+}
+
+/// Makes a plan of a graph as its model page wrote it.
+pub fn lower(mut graph: Graph, setting: Setting, wanted: &Fuse, layouts: &Layouts, device: &str) -> Result<Plan, ShapeError> {
+    let mut nodes_by_op = BTreeMap::new();
+    for n in &graph.nodes {
+        *nodes_by_op.entry(n.op.ggml().to_string()).or_default() += 1;
+    }
+    let is_empty = |op: &Op| setting.one_each && matches!(op, Op::GatherRows(_));
+    let nodes_empty = graph.nodes.iter().filter(|n| is_empty(&n.op)).count() as u64;
+    let mut repacked = BTreeMap::new();
+    for value in &mut graph.values {
+        if let Source::Weight(w) = value.source
+            && let Some(layout) = layouts.get(&w)
+        {
+            value.sig.role = Role::Weight(*layout);
+            if *layout != Layout::Stored {
+                repacked.insert(w, value.sig.bytes().constant().unwrap_or(0));
+            }
+        }
+    }
+    let report = fuse(&mut graph, &setting, wanted);
+    let mut planner = Planner { graph: &graph, setting, device, dispatches: vec![], touches: vec![], scratches: vec![] };
+    for n in 0..graph.nodes.len() {
+        planner.node(n);
+    }
+    let mut plan = planner.finish();
+    plan.nodes_by_op = nodes_by_op;
+    plan.nodes_empty = nodes_empty;
+    plan.fired = report.fired;
+    plan.refused = report.refused;
+    plan.repacked_bytes = repacked.values().sum();
+    Ok(plan)
+}
+
+/// An operand before slots are known.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Operand {
+    Value(ValueId),
+    Scratch(usize),
+}
+
+struct Planner<'g> {
+    graph: &'g Graph,
+    setting: Setting,
+    device: &'g str,
+    dispatches: Vec<Dispatch>,
+    /// Operands of each dispatch.
+    touches: Vec<Vec<Operand>>,
+    /// Bytes of each scratch buffer.
+    scratches: Vec<Expr>,
+}
+
+impl Planner<'_> {
+    fn node(&mut self, n: usize) {
+        let node = &self.graph.nodes[n];
+        let site = self.setting.site(self.graph, &node.ins, &node.outs);
+        let (steps, scratch) = match node.op.lower(&site) {
+            Lowering::Steps { steps, scratch } => (steps, scratch),
+            Lowering::Gap(why) => {
+                let all = node.ins.iter().chain(&node.outs).map(|&v| Operand::Value(v)).collect();
+                self.row(n, None, node.op.cost(&site), Some(why), all);
+                return;
+            }
+        };
+        let first = self.scratches.len();
+        self.scratches.extend(scratch);
+        for step in steps {
+            let operands = step.args.iter().map(|a| match *a {
+                Arg::In(i) => Operand::Value(node.ins[i]),
+                Arg::Out(i) => Operand::Value(node.outs[i]),
+                Arg::Scratch(i) => Operand::Scratch(first + i),
+            });
+            let operands = operands.collect();
+            let cost = step.cost.clone();
+            self.row(n, Some(step), cost, None, operands);
+        }
+    }
+
+    fn row(&mut self, n: usize, step: Option<Step>, cost: Cost, gap: Option<&'static str>, operands: Vec<Operand>) {
+        let node = &self.graph.nodes[n];
+        self.dispatches.push(Dispatch {
+            name: node.name.clone(),
+            op: node.op.name(),
+            device: self.device.to_string(),
+            kernel: step.as_ref().map_or(String::new(), |s| s.kernel.clone()),
+            args: vec![],
+            grid: step.as_ref().map_or(Expr::Const(0), |s| s.grid.clone()),
+            grain: step.as_ref().map_or(1, |s| s.grain),
+            grid_syncs: step.as_ref().map_or(0, |s| s.grid_syncs),
+            code: step.map(|s| s.code),
+            cost,
+            gap,
+        });
+        self.touches.push(operands);
+    }
+
+    fn finish(self) -> Plan {
+        let in_slot = |o: &Operand| match *o {
+            Operand::Value(v) => {
+                self.graph.values[v].source == Source::Node && self.graph.values[v].sig.cache().is_none()
+            }
+            Operand::Scratch(_) => true,
+        };
+        let mut spans: BTreeMap<Operand, (usize, usize)> = BTreeMap::new();
+        for (d, operands) in self.touches.iter().enumerate() {
+            for o in operands.iter().filter(|o| in_slot(o)) {
+                spans.entry(*o).or_insert((d, d)).1 = d;
+            }
+        }
+        // Outputs stay until the end; so do outputs of an op that nobody reads, within their dispatch.
+        for &v in &self.graph.outputs {
+            if let Some(span) = spans.get_mut(&Operand::Value(v)) {
+                span.1 = usize::MAX;
+            }
+        }
+        // All dispatches of one op see its outputs: they are alive from the op's first step on.
+        let lives: Vec<Life> = spans
+            .iter()
+            .map(|(o, span)| {
+                let bytes = match *o {
+                    Operand::Value(v) => self.graph.values[v].sig.bytes(),
+                    Operand::Scratch(s) => self.scratches[s].clone(),
+                };
+                Life { bytes, span: *span }
+            })
+            .collect();
+        let (of, slots) = colour(&lives);
+        let slot: BTreeMap<Operand, usize> = spans.keys().copied().zip(of).collect();
+        let mut dispatches = self.dispatches;
+        for (d, operands) in dispatches.iter_mut().zip(&self.touches) {
+            d.args = operands
+                .iter()
+                .map(|o| match *o {
+                    Operand::Value(v) => match self.graph.values[v].source {
+                        Source::Weight(w) => BufRef::Weight(w),
+                        _ => match self.graph.state_of(v) {
+                            Some(s) => BufRef::State(s),
+                            None => BufRef::Slot(slot[o]),
+                        },
+                    },
+                    Operand::Scratch(_) => BufRef::Slot(slot[o]),
+                })
+                .collect();
+        }
+        let outputs = self.graph.outputs.iter().map(|&v| (slot[&Operand::Value(v)], self.graph.values[v].sig.width));
+        Plan {
+            setting: self.setting,
+            slots,
+            outputs: outputs.collect(),
+            ropes: self.graph.ropes.clone(),
+            dispatches,
+            nodes_by_op: BTreeMap::new(),
+            nodes_empty: 0,
+            fired: vec![],
+            refused: vec![],
+            repacked_bytes: 0,
+        }
+    }
+}
+
+/// Formats in which a cache can be kept.
+pub const CACHE_TYPES: &[DType] = &[DType::F16, DType::F32, DType::Q8_0];

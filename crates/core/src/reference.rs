@@ -1,0 +1,269 @@
+//! The reference interpreter: what ops mean, in plain f32, one op after the other.
+
+use half::f16;
+
+use crate::batch::StepBatch;
+use crate::formats::DType;
+use crate::graph::{Graph, Source};
+use crate::ops::matmul::Matmul;
+use crate::ops::{Compute, Meaning, Op};
+use crate::simd::{Isa, Q8Rows, q8_row_bytes, simd};
+use crate::tensor::{Cache, Layout, Sig};
+
+/// A value of the reference: numbers, or a state by its index.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RefValue {
+    /// `rows × width` numbers.
+    Tensor(RefTensor),
+    /// A state.
+    State(usize),
+}
+
+/// Numbers, row by row.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct RefTensor {
+    /// Numbers in a row.
+    pub width: usize,
+    /// All rows.
+    pub data: Vec<f32>,
+}
+
+impl RefTensor {
+    /// The rows.
+    pub fn rows(&self) -> usize {
+        self.data.len().checked_div(self.width).unwrap_or(0)
+    }
+
+    /// One row.
+    pub fn row(&self, r: usize) -> &[f32] {
+        &self.data[r * self.width..(r + 1) * self.width]
+    }
+}
+
+/// A key/value cache `[page][head][position][dim]` with its bytes as a device holds them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RefState {
+    /// Heads and numbers per head.
+    pub cache: Cache,
+    /// How numbers are stored.
+    pub dtype: DType,
+    /// Positions in a page.
+    pub page_len: usize,
+    /// The memory.
+    pub bytes: Vec<u8>,
+}
+
+impl RefState {
+    /// A zeroed cache of some pages.
+    pub fn new(cache: Cache, dtype: DType, page_len: usize, pages: usize) -> RefState {
+        let row = dtype.row_bytes(cache.dim).unwrap_or(0);
+        RefState { cache, dtype, page_len, bytes: vec![0; pages * cache.heads * page_len * row] }
+    }
+
+    fn range(&self, page: usize, head: usize, offset: usize) -> std::ops::Range<usize> {
+        let row = self.dtype.row_bytes(self.cache.dim).unwrap_or(0);
+        let at = ((page * self.cache.heads + head) * self.page_len + offset) * row;
+        at..at + row
+    }
+
+    /// One head's vector at a slot of the cache.
+    pub fn get(&self, page: usize, head: usize, offset: usize) -> Vec<f32> {
+        let mut out = vec![0.0; self.cache.dim];
+        self.dtype.def().dequantize(&self.bytes[self.range(page, head, offset)], &mut out);
+        out
+    }
+
+    /// Stores one head's vector, rounded to the cache's type.
+    pub fn set(&mut self, page: usize, head: usize, offset: usize, x: &[f32]) {
+        let range = self.range(page, head, offset);
+        encode_row(self.dtype, x, &mut self.bytes[range]);
+    }
+}
+
+/// Stores numbers in a cache's type.
+pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
+    match dtype {
+        DType::F32 => out.copy_from_slice(bytemuck::cast_slice(x)),
+        DType::F16 => {
+            for (o, x) in out.chunks_exact_mut(2).zip(x) {
+                o.copy_from_slice(&f16::from_f32(*x).to_le_bytes());
+            }
+        }
+        _ => dtype.def().quantize(x, out),
+    }
+}
+
+/// One evaluation of an op.
+pub struct RefCall<'a> {
+    /// Inputs.
+    pub ins: &'a [RefValue],
+    /// Outputs, zeroed, with their final sizes.
+    pub outs: &'a mut [RefValue],
+    /// The step batch.
+    pub batch: &'a StepBatch,
+    /// All states.
+    pub states: &'a mut [RefState],
+}
+
+impl RefCall<'_> {
+    /// A tensor input. Panics on a state: the op's `shape` has refused that before.
+    pub fn input(&self, i: usize) -> &RefTensor {
+        match &self.ins[i] {
+            RefValue::Tensor(t) => t,
+            RefValue::State(_) => panic!("input {i} is a state, not a tensor"),
+        }
+    }
+
+    /// Index of a state input.
+    pub fn state(&self, i: usize) -> usize {
+        match self.ins[i] {
+            RefValue::State(s) => s,
+            RefValue::Tensor(_) => panic!("input {i} is a tensor, not a state"),
+        }
+    }
+
+    /// The numbers of an output.
+    pub fn output(&mut self, i: usize) -> &mut [f32] {
+        match &mut self.outs[i] {
+            RefValue::Tensor(t) => &mut t.data,
+            RefValue::State(_) => panic!("output {i} is a state, not a tensor"),
+        }
+    }
+}
+
+/// A list of ops on the inputs of a fused op: what it means.
+#[derive(Clone, Debug, Default)]
+pub struct Parts {
+    nodes: Vec<(Op, Vec<Part>)>,
+    outputs: Vec<Part>,
+}
+
+/// A value inside [`Parts`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// Input of the fused op.
+    In(usize),
+    /// Output of a part.
+    Out(usize, usize),
+}
+
+impl Parts {
+    /// Appends an op; gives its first output.
+    pub fn op(&mut self, op: impl Into<Op>, ins: &[Part]) -> Part {
+        self.nodes.push((op.into(), ins.to_vec()));
+        Part::Out(self.nodes.len() - 1, 0)
+    }
+
+    /// Names the outputs of the fused op.
+    pub fn finish(mut self, outputs: &[Part]) -> Meaning {
+        self.outputs = outputs.to_vec();
+        Meaning::Same(self)
+    }
+
+    /// The ops in order.
+    pub fn ops(&self) -> impl Iterator<Item = &Op> {
+        self.nodes.iter().map(|(op, _)| op)
+    }
+}
+
+/// Activations as an int8 kernel sees them: rounded in blocks of 32 (the bits are the same on every processor).
+fn rounded(x: &RefTensor) -> RefTensor {
+    let mut out = x.clone();
+    let mut bytes = vec![0; q8_row_bytes(x.width)];
+    for row in out.data.chunks_exact_mut(x.width) {
+        (simd(Isa::Portable).quantize_q8)(row, &mut bytes);
+        if let Some(q) = Q8Rows::new(&bytes, row.len()) {
+            row.iter_mut().enumerate().for_each(|(i, v)| *v = q.value(0, i));
+        }
+    }
+    out
+}
+
+/// Evaluates an op. `sigs` are the signatures of the inputs; outputs take their sizes from `Op::shape`. With
+/// [`Compute::Int8`], activations that meet a weight in interleaved tiles are rounded first, as kernels do.
+pub fn eval(
+    op: &Op,
+    ins: &[RefValue],
+    sigs: &[Sig],
+    compute: Compute,
+    batch: &StepBatch,
+    states: &mut [RefState],
+) -> Vec<RefValue> {
+    let shapes = op.shape(sigs).unwrap_or_else(|e| panic!("{e}"));
+    let mut ins = ins.to_vec();
+    if *op == Matmul::plain().into()
+        && compute == Compute::Int8
+        && sigs[1].layout() == Layout::Tile16
+        && let RefValue::Tensor(x) = &ins[0]
+    {
+        ins[0] = RefValue::Tensor(rounded(x));
+    }
+    let ins = &ins[..];
+    match op.meaning() {
+        Meaning::Direct(f) => {
+            let bind = batch.bind();
+            let mut outs: Vec<RefValue> = shapes
+                .iter()
+                .map(|s| match s.cache() {
+                    Some(_) => RefValue::State(usize::MAX),
+                    None => RefValue::Tensor(RefTensor {
+                        width: s.width,
+                        data: vec![0.0; s.width * s.rows.eval(bind) as usize],
+                    }),
+                })
+                .collect();
+            // A state output is the state input of the same shape, in order of appearance.
+            let mut written = ins.iter().filter(|v| matches!(v, RefValue::State(_)));
+            for out in outs.iter_mut().filter(|o| matches!(o, RefValue::State(_))) {
+                if let Some(state) = written.next() {
+                    *out = state.clone();
+                }
+            }
+            f(&mut RefCall { ins, outs: &mut outs, batch, states });
+            outs
+        }
+        Meaning::Same(parts) => {
+            let mut made: Vec<(Vec<RefValue>, Vec<Sig>)> = vec![];
+            let get = |made: &[(Vec<RefValue>, Vec<Sig>)], p: &Part| match *p {
+                Part::In(i) => (ins[i].clone(), sigs[i].clone()),
+                Part::Out(n, o) => (made[n].0[o].clone(), made[n].1[o].clone()),
+            };
+            for (part, refs) in &parts.nodes {
+                let (vals, part_sigs): (Vec<_>, Vec<_>) = refs.iter().map(|p| get(&made, p)).unzip();
+                let outs = eval(part, &vals, &part_sigs, compute, batch, states);
+                made.push((outs, part.shape(&part_sigs).unwrap_or_else(|e| panic!("{e}"))));
+            }
+            parts.outputs.iter().map(|p| get(&made, p).0).collect()
+        }
+    }
+}
+
+/// Evaluates a whole graph: weights by index, states in place; gives the graph's outputs.
+pub fn eval_graph(
+    graph: &Graph,
+    weights: &[RefTensor],
+    compute: Compute,
+    batch: &StepBatch,
+    states: &mut [RefState],
+) -> Vec<RefTensor> {
+    let mut values: Vec<Option<RefValue>> = graph
+        .values
+        .iter()
+        .map(|v| match v.source {
+            Source::Weight(w) => Some(RefValue::Tensor(weights[w].clone())),
+            Source::State(s) => Some(RefValue::State(s)),
+            Source::Node => None,
+        })
+        .collect();
+    for node in &graph.nodes {
+        let ins: Vec<RefValue> =
+            node.ins.iter().map(|&v| values[v].clone().unwrap_or_else(|| panic!("{} too early", node.name))).collect();
+        let outs = eval(&node.op, &ins, &graph.sigs(&node.ins), compute, batch, states);
+        node.outs.iter().zip(outs).for_each(|(&v, out)| values[v] = Some(out));
+    }
+    let output = |v: &usize| match &values[*v] {
+        Some(RefValue::Tensor(t)) => t.clone(),
+        _ => RefTensor::default(),
+    };
+    graph.outputs.iter().map(output).collect()
+}

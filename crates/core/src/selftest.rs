@@ -1,0 +1,277 @@
+//! Every op's cases on a device against their meaning: fresh random inputs, poisoned outputs, guard bytes.
+
+use std::sync::Arc;
+
+use crate::batch::{RopeSpec, SampleParams, SeqSpan, StepBatch};
+use crate::cpu_mem::AlignedBytes;
+use crate::device::{Device, DeviceError, WeightData};
+use crate::expr::Bind;
+use crate::formats::DType;
+use crate::fuse::{Fuse, Setting};
+use crate::graph::{Graph, Source};
+use crate::ops::{Case, Compute, RowClass};
+use crate::plan::{self, Layouts};
+use crate::probe::Silent;
+use crate::reference::{RefState, RefTensor, eval_graph};
+use crate::run::record;
+use crate::tensor::{Layout, Role, Sig, tile_layout};
+
+/// Positions in a page of the caches of cases: small, so that most cases cross pages.
+const PAGE_LEN: u32 = 32;
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// The error is within the case's tolerance.
+    Pass,
+    /// The device has no kernel, and why.
+    Gap(&'static str),
+    /// It is wrong, and how.
+    Fail(String),
+}
+
+/// A row of the table op × case.
+#[derive(Clone, Debug)]
+pub struct CaseResult {
+    /// The op.
+    pub op: &'static str,
+    /// The case.
+    pub case: String,
+    /// Kernels that ran.
+    pub kernels: Vec<String>,
+    /// Largest error, relative to the largest magnitude of the output.
+    pub error: f32,
+    /// What is allowed.
+    pub tolerance: f32,
+    /// What came of it.
+    pub verdict: Verdict,
+}
+
+/// Random numbers for test inputs (xorshift64*).
+pub struct Rng(u64);
+
+impl Rng {
+    /// From a seed.
+    pub fn new(seed: u64) -> Rng {
+        Rng(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
+    /// The next 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// Below `n`.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.bits() % n.max(1)
+    }
+
+    /// Roughly normal, variance 1: the sum of four uniform numbers.
+    pub fn normal(&mut self) -> f32 {
+        let sum: f32 = (0..4).map(|_| (self.bits() >> 40) as f32 / (1u64 << 24) as f32).sum();
+        (sum - 2.0) * 3f32.sqrt()
+    }
+
+    /// Many of them.
+    pub fn normals(&mut self, n: usize) -> Vec<f32> {
+        (0..n).map(|_| self.normal()).collect()
+    }
+}
+
+/// Random ragged batch of `t` tokens in `s` sequences, the longest of which ends at `l`; pages in random order.
+pub fn random_batch(rng: &mut Rng, Bind { t, s, l }: Bind, vocabulary: u64, ropes: &[RopeSpec]) -> (StepBatch, usize) {
+    let mut batch = StepBatch { page_len: PAGE_LEN, ..Default::default() };
+    let pages_each = (l as usize).div_ceil(PAGE_LEN as usize);
+    let total = pages_each * s as usize;
+    let mut order: Vec<u32> = (0..total as u32).collect();
+    for i in (1..total).rev() {
+        order.swap(i, rng.below(i as u64 + 1) as usize);
+    }
+    for i in 0..s {
+        let count = t / s + if i < t % s { 1 } else { 0 };
+        let ids: Vec<u32> = (0..count).map(|_| rng.below(vocabulary) as u32).collect();
+        // The first sequence is the longest.
+        let first = if i == 0 { l - count } else { rng.below(l - count + 1) };
+        let at = i as usize * pages_each;
+        let pages = order[at..at + pages_each].to_vec();
+        let sample = SampleParams { top: 5, temperature: i as f32 * 0.7, seed: rng.bits(), ..Default::default() };
+        batch.push(&ids, first as u32, SeqSpan { pages, sample, ..Default::default() });
+    }
+    batch.logit_rows = batch.seqs.iter().map(|s| s.start + s.count - 1).collect();
+    batch.fill_rope(ropes);
+    (batch, total)
+}
+
+/// Stores random numbers in a weight's type and layout; also gives what they are.
+pub fn random_weight(rng: &mut Rng, sig: &Sig, rows: usize) -> (AlignedBytes, RefTensor) {
+    let k = sig.width;
+    let numbers: Vec<f32> = rng.normals(rows * k).iter().map(|x| x * 0.5).collect();
+    let row_bytes = sig.row_bytes();
+    let mut stored = AlignedBytes::zeroed(rows * row_bytes);
+    let mut data = vec![0.0; rows * k];
+    for r in 0..rows {
+        let bytes = &mut stored.as_mut()[r * row_bytes..(r + 1) * row_bytes];
+        sig.dtype.def().quantize(&numbers[r * k..(r + 1) * k], bytes);
+        sig.dtype.def().dequantize(bytes, &mut data[r * k..(r + 1) * k]);
+    }
+    if sig.role == Role::Weight(Layout::Tile16)
+        && let Some(tiled) = repack(sig.dtype, k, rows, stored.as_ref())
+    {
+        stored = tiled;
+    }
+    (stored, RefTensor { width: k, data })
+}
+
+/// A stored weight in interleaved tiles; none where the format or width has no such layout.
+pub fn repack(dtype: DType, k: usize, rows: usize, stored: &[u8]) -> Option<AlignedBytes> {
+    let layout = tile_layout(dtype, k)?;
+    let row_bytes = dtype.row_bytes(k)?;
+    let mut out = AlignedBytes::zeroed(rows.div_ceil(16) * layout.tile_bytes());
+    for (rows, tile) in stored.chunks(16 * row_bytes).zip(out.as_mut().chunks_exact_mut(layout.tile_bytes())) {
+        let rows: Vec<&[u8]> = rows.chunks_exact(row_bytes).collect();
+        layout.pack(&rows, &|block, parts| dtype.def().unpack(block, parts), tile);
+    }
+    Some(out)
+}
+
+/// Runs one case on a device and compares it with the reference.
+pub fn run_case(device: &mut dyn Device, op: &'static str, case: &Case, seed: u64) -> CaseResult {
+    let mut result = CaseResult {
+        op,
+        case: case.name.clone(),
+        kernels: vec![],
+        error: 0.0,
+        tolerance: case.tolerance,
+        verdict: Verdict::Pass,
+    };
+    match try_case(device, case, seed, &mut result) {
+        Ok(()) => {}
+        Err(DeviceError::Gap { why, .. }) => result.verdict = Verdict::Gap(why),
+        Err(e) => result.verdict = Verdict::Fail(e.to_string()),
+    }
+    result
+}
+
+fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseResult) -> Result<(), DeviceError> {
+    let mut rng = Rng::new(seed);
+    let wrong = |e: String| DeviceError::Batch(e);
+    let rope = RopeSpec { inv_freq: (0..32).map(|i| 10000f32.powf(-(i as f32) / 32.0)).collect(), factor: 1.0 };
+    let rope = RopeSpec { inv_freq: rope.inv_freq[..rope_pairs(&case.op)].to_vec(), ..rope };
+    let mut graph = Graph { ropes: vec![rope], ..Default::default() };
+    let vocabulary = case.ins[0].rows.constant().unwrap_or(8);
+    let (batch, pages) = random_batch(&mut rng, case.batch, vocabulary, &graph.ropes);
+    let (mut weights, mut numbers, mut states): (Vec<WeightData>, Vec<RefTensor>, Vec<RefState>) = Default::default();
+    let mut ins = vec![];
+    for sig in &case.ins {
+        let source = match sig.role {
+            Role::State(cache) => {
+                let mut state = RefState::new(cache, sig.dtype, PAGE_LEN as usize, pages);
+                fill_state(&mut rng, &mut state);
+                states.push(state);
+                Source::State(states.len() - 1)
+            }
+            _ => {
+                let (bytes, data) = random_weight(&mut rng, sig, sig.rows.eval(case.batch) as usize);
+                weights.push(Arc::new(bytes));
+                numbers.push(data);
+                Source::Weight(weights.len() - 1)
+            }
+        };
+        ins.push(graph.source(format!("input {}", ins.len()), sig.clone(), source));
+    }
+    let outs = graph.push("case", case.op.clone(), &ins).map_err(|e| wrong(e.to_string()))?;
+    graph.outputs = outs.iter().copied().filter(|&v| graph.values[v].sig.cache().is_none()).collect();
+    let setting = Setting {
+        tokens: RowClass::of(case.batch.t as usize),
+        seqs: RowClass::of(case.batch.s as usize),
+        one_each: false,
+        compute: Compute::Int8,
+        target: device.target(),
+    };
+    let site = setting.site(&graph, &ins, &outs);
+    if let Some(want) = case.cost {
+        let cost = case.op.cost(&site);
+        let have = (cost.read.eval(case.batch), cost.written.eval(case.batch), cost.flops.eval(case.batch));
+        if have != want {
+            return Err(wrong(format!("claims {have:?} bytes read, written, operations; counted by hand {want:?}")));
+        }
+    }
+    let mut expected_states = states.clone();
+    let expected = eval_graph(&graph, &numbers, Compute::Int8, &batch, &mut expected_states);
+    // Layouts are in the signatures already.
+    let plan = plan::lower(graph, setting, &Fuse::None, &Layouts::new(), device.name()).map_err(|e| wrong(e.to_string()))?;
+    let plan = Arc::new(plan);
+    result.kernels = plan.dispatches.iter().map(|d| d.kernel.clone()).collect();
+    device.set_guards(true);
+    device.set_weights(weights);
+    device.set_states(&states.iter().map(|s| s.bytes.len() as u64).collect::<Vec<_>>())?;
+    let recording = record(&plan, device, &mut Silent)?;
+    // Twice: a kernel that leaves something behind, or reads what it should write, differs the second time.
+    for run in 0..2 {
+        for (i, s) in states.iter().enumerate() {
+            device.write_state(i, &s.bytes);
+        }
+        device.submit(&recording, &batch)?;
+        if !device.guards_intact() {
+            return Err(wrong(format!("run {run} wrote beyond an output")));
+        }
+        for (i, want) in expected.iter().enumerate() {
+            let have = device.output(&plan, i, want.rows());
+            compare(result, &format!("output {i}, run {run}"), &have, &want.data)?;
+        }
+        for (i, want) in expected_states.iter().enumerate() {
+            let have = RefState { bytes: device.read_state(i), ..want.clone() };
+            compare(result, &format!("state {i}, run {run}"), &numbers_of(&have), &numbers_of(want))?;
+        }
+    }
+    device.set_guards(false);
+    Ok(())
+}
+
+fn compare(result: &mut CaseResult, what: &str, have: &[f32], want: &[f32]) -> Result<(), DeviceError> {
+    let scale = want.iter().filter(|x| x.is_finite()).fold(1e-6f32, |a, x| a.max(x.abs()));
+    for (i, (h, w)) in have.iter().zip(want).enumerate() {
+        if h.to_bits() == w.to_bits() || (h.is_nan() && w.is_nan()) {
+            continue;
+        }
+        let error = (h - w).abs() / scale;
+        result.error = result.error.max(error);
+        if error.is_nan() || error > result.tolerance {
+            let (e, t) = (error, result.tolerance);
+            return Err(DeviceError::Batch(format!("{what}, number {i}: {h}, should be {w}: {e:.1e} > {t:.1e}")));
+        }
+    }
+    Ok(())
+}
+
+fn numbers_of(state: &RefState) -> Vec<f32> {
+    let row = state.dtype.row_bytes(state.cache.dim).unwrap_or(1);
+    let mut out = vec![0.0; state.bytes.len() / row * state.cache.dim];
+    state.dtype.def().dequantize(&state.bytes, &mut out);
+    out
+}
+
+fn fill_state(rng: &mut Rng, state: &mut RefState) {
+    let pages = state.bytes.len() / (state.cache.heads * state.page_len * state.dtype.row_bytes(state.cache.dim).unwrap_or(1));
+    let heads = state.cache.heads;
+    for (page, head) in (0..pages).flat_map(|p| (0..heads).map(move |h| (p, h))) {
+        for offset in 0..state.page_len {
+            state.set(page, head, offset, &rng.normals(state.cache.dim));
+        }
+    }
+}
+
+/// Pairs of the rotary table that an op wants.
+fn rope_pairs(op: &crate::ops::Op) -> usize {
+    use crate::ops::Op;
+    let rope = match op {
+        Op::Rope(r) => Some(r),
+        Op::CacheWrite(w) => w.rope.as_ref(),
+        Op::Attention(a) => a.q_rope.as_ref(),
+        _ => None,
+    };
+    rope.map_or(1, |r| r.pairs)
+}

@@ -1,0 +1,323 @@
+//! Vector kernels of the CPU, one table of functions per instruction set.
+//!
+//! [`simd`] hands out a [`Simd`] only where the processor has what its functions need; the functions themselves are
+//! safe: each checks the lengths of its slices first. This module and the memory-map readers are the only places
+//! with `unsafe`.
+//!
+//! Two contracts, as everywhere: quantized weights in tiles ([`crate::formats::tile`]) times activations quantized to
+//! 8 bits ([`q8`]), with exact integer sums per scale group that are equal on every instruction set; and floats
+//! (F32, F16, BF16) times f32 activations, accumulated in f32. What is the same on all sets is written once, over
+//! a small vector type ([`lanes`]) or as loops the compiler vectorises per set ([`map`]).
+
+// Kernels walk several arrays in step: an index says that more plainly than nested zips do.
+#![allow(clippy::needless_range_loop)]
+
+mod floats;
+mod lanes;
+#[cfg(target_arch = "x86_64")]
+mod lanes_x86;
+mod map;
+pub mod q8;
+#[cfg(target_arch = "x86_64")]
+mod tile_avx2;
+#[cfg(target_arch = "x86_64")]
+mod tile_avx512;
+mod tile_portable;
+mod tile_shared;
+
+#[cfg(test)]
+mod tests_float;
+#[cfg(test)]
+mod tests_map;
+#[cfg(test)]
+mod tests_tile;
+
+use crate::formats::tile::TileLayout;
+pub use q8::{Q8Rows, q8_row_bytes};
+
+/// An instruction set that has its own table of kernels, weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Isa {
+    /// No more than the target guarantees; every processor.
+    Portable,
+    /// x86-64 with AVX2, FMA and F16C.
+    Avx2,
+    /// x86-64 with AVX-512 F, BW, VL, DQ and VNNI (and what [`Isa::Avx2`] needs).
+    Avx512,
+}
+
+impl Isa {
+    /// Name as users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Portable => "portable",
+            Isa::Avx2 => "avx2",
+            Isa::Avx512 => "avx512",
+        }
+    }
+
+    /// The strongest set this processor has.
+    pub fn detect() -> Isa {
+        Isa::available().last().copied().unwrap_or(Isa::Portable)
+    }
+
+    /// All sets this processor has, weakest first; [`Isa::Portable`] is always there.
+    pub fn available() -> &'static [Isa] {
+        const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
+        let count = if !has_avx2() {
+            1
+        } else if !has_avx512() {
+            2
+        } else {
+            3
+        };
+        &ALL[..count]
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2")
+        && std::arch::is_x86_feature_detected!("fma")
+        && std::arch::is_x86_feature_detected!("f16c")
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx512() -> bool {
+    std::arch::is_x86_feature_detected!("avx512f")
+        && std::arch::is_x86_feature_detected!("avx512bw")
+        && std::arch::is_x86_feature_detected!("avx512vl")
+        && std::arch::is_x86_feature_detected!("avx512dq")
+        && std::arch::is_x86_feature_detected!("avx512vnni")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx2() -> bool {
+    false
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx512() -> bool {
+    false
+}
+
+/// How floats are stored, little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FloatKind {
+    /// IEEE single.
+    F32,
+    /// IEEE half.
+    F16,
+    /// The upper half of a single.
+    Bf16,
+}
+
+impl FloatKind {
+    /// Bytes of one number.
+    pub fn bytes(self) -> usize {
+        match self {
+            FloatKind::F32 => 4,
+            FloatKind::F16 | FloatKind::Bf16 => 2,
+        }
+    }
+}
+
+/// Where [`Simd::dot_rows`] finds its operands and puts its results.
+#[derive(Clone, Copy, Debug)]
+pub struct DotRows<'a> {
+    /// How the weights are stored.
+    pub kind: FloatKind,
+    /// The weights: `n_rows` rows, `row_bytes` apart, `k` numbers each; no alignment needed.
+    pub rows: &'a [u8],
+    /// Bytes from one row to the next, at least `k` numbers (or anything for a single row).
+    pub row_bytes: usize,
+    /// Rows of weights.
+    pub n_rows: usize,
+    /// Numbers in a row.
+    pub k: usize,
+    /// The activations: `n_tokens` rows, `act_stride` apart, `k` numbers each.
+    pub acts: &'a [f32],
+    /// Numbers from one row of activations to the next.
+    pub act_stride: usize,
+    /// Rows of activations.
+    pub n_tokens: usize,
+}
+
+/// Operands of [`Simd::mix`]: `out[m × d] += p[m × n] · v[n × d]`, row-major with strides in numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix<'a> {
+    /// `m` rows of `n` weights.
+    pub p: &'a [f32],
+    /// Numbers from one row of `p` to the next.
+    pub p_stride: usize,
+    /// `n` rows of `d` values.
+    pub v: &'a [f32],
+    /// Numbers from one row of `v` to the next.
+    pub v_stride: usize,
+    /// Rows of `p` and of the output.
+    pub m: usize,
+    /// Columns of `p`, rows of `v`.
+    pub n: usize,
+    /// Columns of `v` and of the output.
+    pub d: usize,
+}
+
+impl Simd {
+    /// Name of the instruction set as users write it.
+    pub fn name(&self) -> &'static str {
+        self.isa.name()
+    }
+}
+
+/// Quantizes activations; see [`Simd::quantize_q8`].
+pub type QuantizeQ8 = fn(&[f32], &mut [u8]);
+/// Rows of a tile times tokens; see [`Simd::dot_tile`].
+pub type DotTile = fn(&TileLayout, &[u8], &[u8], usize, &mut [[f32; 16]]);
+/// Dot products of packed rows with one query; see [`Simd::scores`].
+pub type Scores = fn(FloatKind, &[u8], usize, usize, &[f32], f32, &mut [f32]);
+/// Weighted sum of packed rows; see [`Simd::mix1`].
+pub type Mix1 = fn(FloatKind, &[u8], usize, usize, &[f32], &mut [f32]);
+/// Root-mean-square norm of a row; see [`Simd::rms_norm`].
+pub type RmsNorm = fn(&[f32], Option<&[f32]>, f32, &mut [f32]);
+/// A map in place.
+pub type Map = fn(&mut [f32]);
+/// A map of two inputs.
+pub type Zip = fn(&[f32], &[f32], &mut [f32]);
+
+/// The kernels of one instruction set. All panic, with a message, where slices do not fit together.
+pub struct Simd {
+    /// The instruction set.
+    pub isa: Isa,
+    /// `quantize_q8(x, out)`: one row of activations to [`q8`]'s layout. `x.len()` is a multiple of 32, `out` is
+    /// [`q8_row_bytes`] long. The bits are the same on every instruction set.
+    pub quantize_q8: QuantizeQ8,
+    /// `dot_tile(layout, tile, acts, n, out)`: `out[t][r]` = row `r` of the tile · token `t`, for `n` quantized rows
+    /// that follow each other in `acts` ([`q8_row_bytes`] apart). Overwrites `out[..n]`.
+    pub dot_tile: DotTile,
+    /// `dot_rows(operands, out, out_stride)`: `out[t * out_stride + r]` = row `r` · token `t`, in f32.
+    pub dot_rows: fn(&DotRows, &mut [f32], usize),
+    /// `mix(operands, out, out_stride)`: `out[m × d] += p[m × n] · v[n × d]`.
+    pub mix: fn(&Mix, &mut [f32], usize),
+    /// `scores(kind, k_rows, n, dim, q, scale, out)`: `out[i] = scale * (row i · q)` for `n` packed rows of `dim`.
+    pub scores: Scores,
+    /// `mix1(kind, v_rows, n, dim, p, out)`: `out[j] += sum_i p[i] * v[i][j]` for `n` packed rows of `dim`.
+    pub mix1: Mix1,
+    /// `transpose(kind, rows, n, dim, out, out_stride)`: `out[j * out_stride + i] = rows[i][j]`, widened to f32:
+    /// keys turned so that [`Simd::mix`] makes the scores of many queries.
+    pub transpose: fn(FloatKind, &[u8], usize, usize, &mut [f32], usize),
+    /// `rms_norm(x, weight, eps, out)`: `x / sqrt(mean(x^2) + eps)`, times `weight` if there is one.
+    pub rms_norm: RmsNorm,
+    /// `softmax_exp(x, max)`: `x = exp(x - max)` in place, returns the sum. `max` is the largest of `x`; with
+    /// `max = -inf` (all masked) everything becomes 0.
+    pub softmax_exp: fn(&mut [f32], f32) -> f32,
+    /// Largest of `x`, `-inf` if empty. NaN is passed over.
+    pub max: fn(&[f32]) -> f32,
+    /// `silu_mul(g, u, out)`: `out = silu(g) * u`.
+    pub silu_mul: Zip,
+    /// `gelu_tanh_mul(g, u, out)`: `out = gelu_tanh(g) * u`.
+    pub gelu_tanh_mul: Zip,
+    /// `add(a, b, out)`: `out = a + b`.
+    pub add: Zip,
+    /// `mul(a, b, out)`: `out = a * b`.
+    pub mul: Zip,
+    /// `scale_add(s, x, out)`: `out += s * x`.
+    pub scale_add: fn(f32, &[f32], &mut [f32]),
+    /// `x / (1 + exp(-x))` in place.
+    pub silu: Map,
+    /// `x / 2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))` in place.
+    pub gelu_tanh: Map,
+    /// `1 / (1 + exp(-x))` in place.
+    pub sigmoid: Map,
+    /// Hyperbolic tangent in place.
+    pub tanh: Map,
+    /// Rounds to IEEE half, ties to even.
+    pub f32_to_f16: fn(&[f32], &mut [u16]),
+    /// Widens IEEE half, exactly.
+    pub f16_to_f32: fn(&[u16], &mut [f32]),
+    /// Widens bfloat16, exactly.
+    pub bf16_to_f32: fn(&[u16], &mut [f32]),
+}
+
+/// The kernels of `isa`.
+///
+/// # Panics
+/// If this processor lacks `isa`: choose from [`Isa::available`].
+pub fn simd(isa: Isa) -> &'static Simd {
+    assert!(Isa::available().contains(&isa), "this processor has no {}; choose from Isa::available()", isa.name());
+    match isa {
+        Isa::Portable => &portable::TABLE,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx2 => &avx2::TABLE,
+        #[cfg(target_arch = "x86_64")]
+        Isa::Avx512 => &avx512::TABLE,
+        #[cfg(not(target_arch = "x86_64"))]
+        _ => &portable::TABLE,
+    }
+}
+
+/// One table: every generic kernel compiled for one instruction set. `$features` are attributes that say what the
+/// compiler may use; `$lanes` is the vector type; `$tile` the module with the integer kernels.
+macro_rules! table {
+    ($module:ident, $isa:expr, $lanes:ty, $tile:ident, $features:tt) => {
+        mod $module {
+            use super::*;
+
+            table!($isa, $features,
+                quantize_q8(x: &[f32], out: &mut [u8]) = q8::quantize;
+                dot_tile(l: &TileLayout, t: &[u8], a: &[u8], n: usize, out: &mut [[f32; 16]]) = $tile::dot_tile;
+                dot_rows(o: &DotRows, out: &mut [f32], stride: usize) = floats::dot_rows::<$lanes>;
+                mix(o: &Mix, out: &mut [f32], stride: usize) = floats::mix::<$lanes>;
+                scores(kind: FloatKind, rows: &[u8], n: usize, dim: usize, q: &[f32], s: f32, out: &mut [f32])
+                    = floats::scores::<$lanes>;
+                mix1(kind: FloatKind, rows: &[u8], n: usize, dim: usize, p: &[f32], out: &mut [f32])
+                    = floats::mix1::<$lanes>;
+                transpose(kind: FloatKind, rows: &[u8], n: usize, dim: usize, out: &mut [f32], stride: usize)
+                    = floats::transpose::<$lanes>;
+                rms_norm(x: &[f32], w: Option<&[f32]>, eps: f32, out: &mut [f32]) = map::rms_norm::<$lanes>;
+                softmax_exp(x: &mut [f32], max: f32) -> f32 = map::softmax_exp::<$lanes>;
+                max(x: &[f32]) -> f32 = map::max;
+                silu_mul(g: &[f32], u: &[f32], out: &mut [f32]) = map::silu_mul::<$lanes>;
+                gelu_tanh_mul(g: &[f32], u: &[f32], out: &mut [f32]) = map::gelu_tanh_mul::<$lanes>;
+                add(a: &[f32], b: &[f32], out: &mut [f32]) = map::add;
+                mul(a: &[f32], b: &[f32], out: &mut [f32]) = map::mul;
+                scale_add(s: f32, x: &[f32], out: &mut [f32]) = map::scale_add::<$lanes>;
+                silu(x: &mut [f32]) = map::silu::<$lanes>;
+                gelu_tanh(x: &mut [f32]) = map::gelu_tanh::<$lanes>;
+                sigmoid(x: &mut [f32]) = map::sigmoid::<$lanes>;
+                tanh(x: &mut [f32]) = map::tanh::<$lanes>;
+                f32_to_f16(x: &[f32], out: &mut [u16]) = map::f32_to_f16::<$lanes>;
+                f16_to_f32(x: &[u16], out: &mut [f32]) = map::f16_to_f32::<$lanes>;
+                bf16_to_f32(x: &[u16], out: &mut [f32]) = map::bf16_to_f32;
+            );
+        }
+    };
+    ($isa:expr, $features:tt,
+        $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {
+        $(table!(@entry $features $name($($arg: $ty),*) $(-> $ret)? = $body);)*
+        /// Handed out by [`simd`] alone, after detection.
+        pub(super) static TABLE: Simd = Simd { isa: $isa, $($name),* };
+    };
+    (@entry [$($features:meta),*] $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr) => {
+        fn $name($($arg: $ty),*) $(-> $ret)? {
+            $(#[$features])*
+            unsafe fn with_features($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: the caller vouches for the features; the body checks its slices.
+                unsafe { $body($($arg),*) }
+            }
+            // SAFETY: reachable only through `TABLE`, which `simd` hands out where the processor has the features.
+            unsafe { with_features($($arg),*) }
+        }
+    };
+}
+
+table!(portable, Isa::Portable, lanes::Portable, tile_portable, []);
+#[cfg(target_arch = "x86_64")]
+table!(avx2, Isa::Avx2, lanes_x86::Avx2, tile_avx2, [target_feature(enable = "avx2,fma,f16c")]);
+#[cfg(target_arch = "x86_64")]
+table!(
+    avx512,
+    Isa::Avx512,
+    lanes_x86::Avx512,
+    tile_avx512,
+    [target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+);

@@ -1,0 +1,148 @@
+//! Activations in 8 bits: the other side of the integer dot products.
+//!
+//! One quantized row of `k` columns (a multiple of 32) is three parts, each padded to 64 bytes:
+//!
+//! | part | bytes |
+//! |---|---|
+//! | codes, i8 in −127..=127 | `k` |
+//! | scale of each block of 32, f32: `d = max\|x\| / 127` | `k/32 * 4` |
+//! | sum of the codes of each 16, i32 | `k/16 * 4` |
+//!
+//! `x ≈ d * code`. The sums serve offsets and zero points, so that these cost a kernel no pass over the codes.
+
+/// Columns that share a scale.
+pub const Q8_BLOCK: usize = 32;
+
+const ALIGN: usize = 64;
+
+/// Bytes of one quantized row of `k` columns, a multiple of 64.
+pub fn q8_row_bytes(k: usize) -> usize {
+    at_sums(k) + (k / 16 * 4).next_multiple_of(ALIGN)
+}
+
+/// Where the scales of a row begin.
+#[inline(always)]
+pub(super) fn at_scales(k: usize) -> usize {
+    k.next_multiple_of(ALIGN)
+}
+
+/// Where the sums of a row begin.
+#[inline(always)]
+pub(super) fn at_sums(k: usize) -> usize {
+    at_scales(k) + (k / Q8_BLOCK * 4).next_multiple_of(ALIGN)
+}
+
+/// A view of quantized rows that follow each other.
+#[derive(Clone, Copy, Debug)]
+pub struct Q8Rows<'a> {
+    bytes: &'a [u8],
+    k: usize,
+}
+
+impl<'a> Q8Rows<'a> {
+    /// `bytes` holds whole rows of `k` columns. `None` if it does not, or `k` is not a multiple of 32.
+    pub fn new(bytes: &'a [u8], k: usize) -> Option<Q8Rows<'a>> {
+        let fits = k > 0 && k.is_multiple_of(Q8_BLOCK) && bytes.len().is_multiple_of(q8_row_bytes(k));
+        fits.then_some(Q8Rows { bytes, k })
+    }
+
+    /// Rows in view.
+    pub fn rows(&self) -> usize {
+        self.bytes.len() / q8_row_bytes(self.k)
+    }
+
+    /// Columns of a row.
+    pub fn k(&self) -> usize {
+        self.k
+    }
+
+    fn row(&self, row: usize) -> &'a [u8] {
+        let bytes = q8_row_bytes(self.k);
+        &self.bytes[row * bytes..(row + 1) * bytes]
+    }
+
+    /// Code of one column.
+    pub fn code(&self, row: usize, column: usize) -> i8 {
+        self.row(row)[..self.k][column] as i8
+    }
+
+    /// Scale of block `block` of 32.
+    pub fn scale(&self, row: usize, block: usize) -> f32 {
+        let at = at_scales(self.k) + 4 * block;
+        f32::from_le_bytes(word(&self.row(row)[at..]))
+    }
+
+    /// Sum of the codes of sixteen columns.
+    pub fn sum(&self, row: usize, sixteen: usize) -> i32 {
+        let at = at_sums(self.k) + 4 * sixteen;
+        i32::from_le_bytes(word(&self.row(row)[at..]))
+    }
+
+    /// The value that code and scale stand for.
+    pub fn value(&self, row: usize, column: usize) -> f32 {
+        self.scale(row, column / Q8_BLOCK) * f32::from(self.code(row, column))
+    }
+}
+
+fn word(p: &[u8]) -> [u8; 4] {
+    [p[0], p[1], p[2], p[3]]
+}
+
+/// Below this a block counts as zero: `127 / max` would overflow.
+const TINY: f32 = 1e-30;
+/// Adding and taking away `1.5 * 2^23` rounds to the nearest integer, ties to even.
+const ROUND: f32 = 12_582_912.0;
+
+/// One row to 8 bits. A block that holds an infinity or NaN gets the scale NaN and codes 0, so that the fault shows
+/// in every result it touches. Plain loops; integers and single roundings only, so the bits are equal everywhere.
+#[inline(always)]
+pub(super) unsafe fn quantize(x: &[f32], out: &mut [u8]) {
+    let k = x.len();
+    assert!(k.is_multiple_of(Q8_BLOCK), "{k} activations are not a multiple of {Q8_BLOCK}");
+    assert_eq!(out.len(), q8_row_bytes(k), "the output is not one quantized row of {k}");
+    let (codes, rest) = out.split_at_mut(at_scales(k));
+    let (scales, sums) = rest.split_at_mut(at_sums(k) - at_scales(k));
+    codes[k..].fill(0);
+    scales[k / 32 * 4..].fill(0);
+    sums[k / 16 * 4..].fill(0);
+    let blocks = x.chunks_exact(32).zip(codes.chunks_exact_mut(32));
+    for ((x, codes), (scale, sums)) in blocks.zip(scales.chunks_exact_mut(4).zip(sums.chunks_exact_mut(8))) {
+        // Magnitudes compare as integers; NaN and infinity are above every finite one.
+        let mut lanes = [0u32; 16];
+        for i in 0..16 {
+            lanes[i] = (x[i].to_bits() & 0x7fff_ffff).max(x[i + 16].to_bits() & 0x7fff_ffff);
+        }
+        let mut most = 0;
+        for lane in lanes {
+            most = most.max(lane);
+        }
+        let max = f32::from_bits(most);
+        let (d, inverse) = if most >= 0x7f80_0000 {
+            (f32::NAN, 0.0)
+        } else if max < TINY {
+            (0.0, 0.0)
+        } else {
+            (max / 127.0, 127.0 / max)
+        };
+        scale.copy_from_slice(&d.to_le_bytes());
+        let mut q = [0i32; 32];
+        for i in 0..32 {
+            let rounded = x[i] * inverse + ROUND;
+            q[i] = (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
+        }
+        if inverse == 0.0 {
+            // Infinity times 0 is NaN, whose bits are no code.
+            q = [0; 32];
+        }
+        let mut sum = [0i32; 2];
+        for i in 0..16 {
+            sum[0] += q[i];
+            sum[1] += q[i + 16];
+        }
+        for i in 0..32 {
+            codes[i] = q[i] as i8 as u8;
+        }
+        sums[..4].copy_from_slice(&sum[0].to_le_bytes());
+        sums[4..].copy_from_slice(&sum[1].to_le_bytes());
+    }
+}

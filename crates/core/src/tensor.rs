@@ -1,0 +1,106 @@
+//! What is known of a tensor before it exists: rows, width, type, and where it lives.
+
+use crate::expr::Expr;
+use crate::formats::DType;
+use crate::formats::tile::TileLayout;
+
+/// Signature of a value: `rows × width` numbers of a type, row by row. Weights are `rows × k`, k innermost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sig {
+    /// Rows; symbolic for activations.
+    pub rows: Expr,
+    /// Numbers in a row.
+    pub width: usize,
+    /// How a number is stored.
+    pub dtype: DType,
+    /// Weight, state or activation.
+    pub role: Role,
+}
+
+/// What a value is for, which decides who owns its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Read-only, from the model file.
+    Weight(Layout),
+    /// Kept from step to step by the engine (a key/value cache).
+    State(Cache),
+    /// Made and read within a step: lives in a slot.
+    Slot,
+}
+
+/// How a weight lies in memory. One layout per weight and device, shared by all plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// As in the model file.
+    Stored,
+    /// Tiles of 16 interleaved rows (`formats::tile`).
+    Tile16,
+}
+
+/// Shape of a paged cache: `[page][head][position][dim]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// Key/value heads.
+    pub heads: usize,
+    /// Numbers per head.
+    pub dim: usize,
+}
+
+impl Sig {
+    /// An f32 activation.
+    pub fn slot(rows: Expr, width: usize) -> Sig {
+        Sig { rows, width, dtype: DType::F32, role: Role::Slot }
+    }
+
+    /// A weight in its stored layout.
+    pub fn weight(rows: usize, width: usize, dtype: DType) -> Sig {
+        Sig { rows: rows.into(), width, dtype, role: Role::Weight(Layout::Stored) }
+    }
+
+    /// A cache; its rows are pages whose number the engine chooses.
+    pub fn state(cache: Cache, dtype: DType) -> Sig {
+        Sig { rows: Expr::Const(0), width: cache.heads * cache.dim, dtype, role: Role::State(cache) }
+    }
+
+    /// Bytes of one row, in the stored layout.
+    pub fn row_bytes(&self) -> usize {
+        self.dtype.row_bytes(self.width).unwrap_or(self.width * 4)
+    }
+
+    /// Bytes in all, in the layout it has.
+    pub fn bytes(&self) -> Expr {
+        match (self.role, self.rows.constant()) {
+            (Role::Weight(Layout::Tile16), Some(rows)) => match tile_layout(self.dtype, self.width) {
+                Some(tile) => Expr::from(rows.div_ceil(16) * tile.tile_bytes() as u64),
+                None => self.rows.clone() * self.row_bytes(),
+            },
+            _ => self.rows.clone() * self.row_bytes(),
+        }
+    }
+
+    /// True for a weight.
+    pub fn is_weight(&self) -> bool {
+        matches!(self.role, Role::Weight(_))
+    }
+
+    /// The layout, if this is a weight.
+    pub fn layout(&self) -> Layout {
+        match self.role {
+            Role::Weight(l) => l,
+            _ => Layout::Stored,
+        }
+    }
+
+    /// The cache's shape, if this is a state.
+    pub fn cache(&self) -> Option<Cache> {
+        match self.role {
+            Role::State(c) => Some(c),
+            _ => None,
+        }
+    }
+}
+
+/// The row-interleaved layout of a weight with rows of `k` numbers, where its format has one.
+pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
+    TileLayout::new(dtype.spec()?, k)
+}

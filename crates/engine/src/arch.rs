@@ -1,0 +1,16 @@
+//! The model pages: one function per architecture, in the order of its paper.
+
+use crate::page::{Page, PageError};
+use onetrip_core::graph::ValueId;
+
+mod gemma3;
+mod llama;
+mod qwen2;
+mod qwen3;
+
+/// Writes a model to a page and gives the logits.
+pub type Write = fn(&mut Page) -> Result<ValueId, PageError>;
+
+/// The pages by GGUF's name of the architecture.
+pub const PAGES: &[(&str, Write)] =
+    &[("llama", llama::write), ("qwen2", qwen2::write), ("qwen3", qwen3::write), ("gemma3", gemma3::write)];

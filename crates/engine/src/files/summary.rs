@@ -1,0 +1,126 @@
+//! What a model file holds, as plain data for tables and JSON.
+
+use serde::Serialize;
+
+use super::{Kind, ModelFile};
+
+/// Characters of a text that are shown.
+const TEXT: usize = 120;
+
+/// What a model file holds.
+#[derive(Clone, Debug, Serialize)]
+pub struct Summary {
+    /// File or folder.
+    pub file: String,
+    /// `gguf`, `hugging_face` or `safetensors`.
+    pub format: Kind,
+    /// Version of the format (GGUF only).
+    pub version: Option<u32>,
+    /// The files that hold tensors.
+    pub parts: Vec<PartRow>,
+    /// Metadata in the order of the keys; long values are shortened.
+    pub metadata: Vec<MetadataRow>,
+    /// Tensors in the order of the file.
+    pub tensors: Vec<TensorRow>,
+    /// Totals by storage type, most bytes first.
+    pub types: Vec<TypeRow>,
+    /// Elements of all tensors.
+    pub parameters: u64,
+    /// Bytes of all tensors.
+    pub bytes: u64,
+}
+
+/// One file.
+#[derive(Clone, Debug, Serialize)]
+pub struct PartRow {
+    /// Path.
+    pub file: String,
+    /// Length of the file.
+    pub bytes: u64,
+}
+
+/// One metadata entry.
+#[derive(Clone, Debug, Serialize)]
+pub struct MetadataRow {
+    /// Key.
+    pub key: String,
+    /// Type in words.
+    pub kind: &'static str,
+    /// Value on one line, shortened.
+    pub value: String,
+}
+
+/// One tensor.
+#[derive(Clone, Debug, Serialize)]
+pub struct TensorRow {
+    /// Name.
+    pub name: String,
+    /// Dimensions, innermost first.
+    pub dims: Vec<u64>,
+    /// Storage type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Bytes of the data.
+    pub bytes: u64,
+    /// Index into `parts`.
+    pub part: usize,
+}
+
+/// All tensors of one storage type.
+#[derive(Clone, Debug, Serialize)]
+pub struct TypeRow {
+    /// Storage type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// How many tensors.
+    pub tensors: usize,
+    /// Elements in all.
+    pub elements: u64,
+    /// Bytes in all.
+    pub bytes: u64,
+}
+
+impl ModelFile {
+    /// What this file holds, for `inspect`.
+    pub fn summary(&self) -> Summary {
+        let mut types: Vec<TypeRow> = Vec::new();
+        for t in self.tensors() {
+            let n = types.iter().position(|row| row.kind == t.kind.name).unwrap_or_else(|| {
+                types.push(TypeRow { kind: t.kind.name.to_string(), tensors: 0, elements: 0, bytes: 0 });
+                types.len() - 1
+            });
+            types[n].tensors += 1;
+            types[n].elements = types[n].elements.saturating_add(t.elements());
+            types[n].bytes += t.bytes as u64;
+        }
+        types.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.kind.cmp(&b.kind)));
+        Summary {
+            file: self.name().to_string(),
+            format: self.kind(),
+            version: self.version(),
+            parts: self.parts().map(|(file, bytes)| PartRow { file: file.to_string(), bytes: bytes as u64 }).collect(),
+            metadata: self
+                .metadata()
+                .iter()
+                .map(|(key, value)| MetadataRow {
+                    key: super::error::shorten(key, TEXT),
+                    kind: value.type_name(),
+                    value: value.brief(TEXT),
+                })
+                .collect(),
+            tensors: self
+                .tensors()
+                .map(|t| TensorRow {
+                    name: super::error::shorten(&t.name, TEXT),
+                    dims: t.dims.clone(),
+                    kind: super::error::shorten(&t.kind.name, TEXT),
+                    bytes: t.bytes as u64,
+                    part: t.part,
+                })
+                .collect(),
+            parameters: types.iter().fold(0u64, |n, row| n.saturating_add(row.elements)),
+            bytes: types.iter().map(|row| row.bytes).sum(),
+            types,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! Text from a prompt: runs steps, decodes tokens as they come, stops where it should.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use onetrip_core::batch::SampleParams;
+
+use crate::scheduler::Sampled;
+use crate::step::{Engine, StepError};
+use crate::tokenizer::Tokenizer;
+
+/// When to stop.
+#[derive(Clone, Debug, Default)]
+pub struct Limits {
+    /// New tokens at most.
+    pub n: usize,
+    /// Texts that end the answer; they are not part of it.
+    pub stop: Vec<String>,
+    /// Do not stop at the model's end tokens.
+    pub ignore_end: bool,
+}
+
+/// Why it stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stopped {
+    /// As many tokens as asked for.
+    Length,
+    /// The model ended the text.
+    End,
+    /// A stop text came.
+    Stop,
+    /// The context is full.
+    Context,
+    /// The user interrupted.
+    Interrupted,
+}
+
+/// What came out.
+#[derive(Clone, Debug)]
+pub struct Generated {
+    /// New tokens, the end token included.
+    pub tokens: Vec<Sampled>,
+    /// Their text.
+    pub text: String,
+    /// Why it stopped.
+    pub stopped: Stopped,
+    /// Tokens of the prompt that had to run.
+    pub prompt_run: usize,
+    /// Seconds until the first token.
+    pub prefill_s: f64,
+    /// Seconds for the tokens after the first.
+    pub decode_s: f64,
+}
+
+/// Lets text through except what may become a stop text.
+#[derive(Default)]
+struct StopFilter {
+    held: String,
+}
+
+impl StopFilter {
+    /// Text that is certainly part of the answer; true when a stop text came.
+    fn push(&mut self, text: &str, stops: &[String]) -> (String, bool) {
+        self.held.push_str(text);
+        let found = stops.iter().filter(|s| !s.is_empty()).filter_map(|s| self.held.find(s.as_str())).min();
+        if let Some(at) = found {
+            self.held.truncate(at);
+            return (std::mem::take(&mut self.held), true);
+        }
+        // The longest end of the text that begins a stop text stays.
+        let begins = |at: usize| stops.iter().any(|s| s.starts_with(&self.held[at..]));
+        let keep = self.held.char_indices().map(|(at, _)| at).find(|&at| begins(at)).unwrap_or(self.held.len());
+        let rest = self.held.split_off(keep);
+        (std::mem::replace(&mut self.held, rest), false)
+    }
+}
+
+/// Runs a sequence on `tokens` until a limit. `each` gets the pieces of text as they are certain, with the token.
+#[allow(clippy::too_many_arguments)]
+pub fn generate(
+    engine: &mut Engine,
+    tokenizer: Option<&Tokenizer>,
+    seq: usize,
+    tokens: &[u32],
+    sample: SampleParams,
+    limits: &Limits,
+    interrupted: &AtomicBool,
+    each: &mut dyn FnMut(&Sampled, &str),
+) -> Result<Generated, StepError> {
+    if tokens.is_empty() {
+        return Err(StepError::Input("the prompt has no tokens: give some text".into()));
+    }
+    let (n, context) = (tokens.len(), engine.context());
+    if n > context {
+        let what = format!("the prompt has {n} tokens, the context {context}: give --context {n} or more, or less text");
+        return Err(StepError::Input(what));
+    }
+    engine.set_top(sample.top as usize);
+    engine.scheduler().set_sample(seq, sample);
+    let kept = engine.scheduler().set_tokens(seq, tokens);
+    let mut decoder = tokenizer.map(Tokenizer::stream);
+    let mut filter = StopFilter::default();
+    let mut out = Generated {
+        tokens: vec![],
+        text: String::new(),
+        stopped: Stopped::Length,
+        prompt_run: n - kept,
+        prefill_s: 0.0,
+        decode_s: 0.0,
+    };
+    let start = Instant::now();
+    let mut first = None;
+    'run: while out.tokens.len() < limits.n {
+        if interrupted.load(Ordering::Relaxed) {
+            out.stopped = Stopped::Interrupted;
+            break;
+        }
+        let Some(new) = engine.step()? else {
+            out.stopped = Stopped::Context;
+            break;
+        };
+        for token in new.into_iter().filter(|t| t.seq == seq) {
+            first.get_or_insert_with(Instant::now);
+            let end = tokenizer.is_some_and(|t| t.is_end(token.id)) && !limits.ignore_end;
+            let text = decoder.as_mut().map_or(String::new(), |d| d.push(token.id));
+            let (text, stop) = filter.push(if end { "" } else { &text }, &limits.stop);
+            out.text.push_str(&text);
+            each(&token, &text);
+            out.tokens.push(token);
+            if end || stop {
+                out.stopped = if end { Stopped::End } else { Stopped::Stop };
+                break 'run;
+            }
+        }
+    }
+    let end = Instant::now();
+    let first = first.unwrap_or(end);
+    out.prefill_s = (first - start).as_secs_f64();
+    out.decode_s = (end - first).as_secs_f64();
+    if out.stopped != Stopped::Stop {
+        let rest = decoder.map_or(String::new(), |mut d| d.flush());
+        let rest = std::mem::take(&mut filter.held) + &rest;
+        out.text.push_str(&rest);
+        if let (false, Some(last)) = (rest.is_empty(), out.tokens.last()) {
+            each(last, &rest);
+        }
+    }
+    Ok(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_text_is_found_across_pieces_and_never_shown() {
+        let stops = vec!["\nUser:".to_string(), "END".to_string()];
+        let mut f = StopFilter::default();
+        assert_eq!(f.push("Hello\n", &stops), ("Hello".into(), false));
+        assert_eq!(f.push("User", &stops), ("".into(), false));
+        assert_eq!(f.push("name", &stops), ("\nUsername".into(), false));
+        assert_eq!(f.push(" E", &stops), (" ".into(), false));
+        assert_eq!(f.push("NDless", &stops), ("".into(), true));
+    }
+
+    #[test]
+    fn text_without_stops_passes_at_once() {
+        let mut f = StopFilter::default();
+        assert_eq!(f.push("grüße", &[]), ("grüße".into(), false));
+    }
+}

@@ -1,0 +1,151 @@
+//! A model before it runs: its file, shape, weights by name, and the plans of its page. Nothing is loaded yet.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use onetrip_core::formats::DType;
+use onetrip_core::fuse::{Fuse, Setting};
+use onetrip_core::ops::{Compute, RowClass, Target};
+use onetrip_core::plan::{self, Layouts, Plan};
+use onetrip_core::tensor::Sig;
+
+use crate::arch::PAGES;
+use crate::config::{Config, ConfigError};
+use crate::files::{FileError, ModelFile};
+use crate::page::{Page, PageError, Want};
+use crate::weights::Weights;
+
+/// What is chosen once for a model: precision, caches, rules.
+#[derive(Clone, Debug)]
+pub struct ModelOptions {
+    /// Type of the key/value caches.
+    pub cache: DType,
+    /// Convert matrices to this type at load.
+    pub weights: Option<DType>,
+    /// Precision of activations.
+    pub compute: Compute,
+    /// Rules.
+    pub fuse: Fuse,
+    /// Where plans run.
+    pub target: Target,
+    /// Name of the device in plans.
+    pub device: String,
+}
+
+/// Why a model cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// The file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Its configuration.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Its page.
+    #[error(transparent)]
+    Page(#[from] PageError),
+    /// A graph that cannot be lowered.
+    #[error("{0}")]
+    Plan(String),
+}
+
+/// Which plan: classes of the batch, and what is made of the logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct PlanKey {
+    /// Class of the number of tokens.
+    pub tokens: RowClass,
+    /// Class of the number of sequences.
+    pub seqs: RowClass,
+    /// Every sequence has one token: a decode step.
+    pub one_each: bool,
+    /// What is made of the logits.
+    pub want: Want,
+}
+
+impl PlanKey {
+    /// The plan of a batch of `tokens` tokens in `seqs` sequences.
+    pub fn of(tokens: usize, seqs: usize, want: Want) -> PlanKey {
+        PlanKey { tokens: RowClass::of(tokens), seqs: RowClass::of(seqs), one_each: tokens == seqs, want }
+    }
+}
+
+/// A model, opened.
+pub struct Model {
+    /// The file.
+    pub file: Arc<ModelFile>,
+    /// The shape.
+    pub config: Config,
+    /// What was chosen.
+    pub options: ModelOptions,
+    weights: Weights,
+    layouts: Layouts,
+    states: Vec<Sig>,
+}
+
+impl Model {
+    /// Opens a model file or folder.
+    pub fn open(path: &Path, options: ModelOptions) -> Result<Model, ModelError> {
+        Model::new(ModelFile::open(path)?, options)
+    }
+
+    /// A model of an opened file: reads the configuration, finds every weight that the page names, chooses layouts.
+    pub fn new(file: ModelFile, options: ModelOptions) -> Result<Model, ModelError> {
+        let config = Config::read(&file)?;
+        let file = Arc::new(file);
+        let weights = Weights::new(file.clone(), &config.arch, config.norm_plus_one, options.weights);
+        let mut model =
+            Model { file, config, options, weights, layouts: Layouts::new(), states: vec![] };
+        let (graph, states) = model.graph(Want::LastLogits)?;
+        model.layouts = plan::choose_layouts(&graph, model.options.target, model.options.compute);
+        model.states = states;
+        Ok(model)
+    }
+
+    fn graph(&mut self, want: Want) -> Result<(onetrip_core::graph::Graph, Vec<Sig>), ModelError> {
+        let name = self.config.arch.as_str();
+        let write = PAGES.iter().find(|(page, _)| *page == name).map(|(_, write)| *write);
+        let write = write.ok_or_else(|| ModelError::Plan(format!("no page for architecture {name}")))?;
+        let mut page = Page::new(&self.config, &mut self.weights, self.options.cache, want);
+        let logits = write(&mut page)?;
+        Ok(page.finish(logits)?)
+    }
+
+    /// The plan for a class of batches.
+    pub fn plan(&mut self, key: PlanKey) -> Result<Plan, ModelError> {
+        let (graph, _) = self.graph(key.want)?;
+        let o = &self.options;
+        let setting = Setting {
+            tokens: key.tokens,
+            seqs: key.seqs,
+            one_each: key.one_each,
+            compute: o.compute,
+            target: o.target,
+        };
+        let plan = plan::lower(graph, setting, &o.fuse, &self.layouts, &o.device);
+        plan.map_err(|e| ModelError::Plan(format!("{}: {e}", self.file.name())))
+    }
+
+    /// The caches, in the order of their indices.
+    pub fn states(&self) -> &[Sig] {
+        &self.states
+    }
+
+    /// The weights.
+    pub fn weights(&self) -> &Weights {
+        &self.weights
+    }
+
+    /// Layouts of the weights.
+    pub fn layouts(&self) -> &Layouts {
+        &self.layouts
+    }
+
+    /// Numbers in a row of logits.
+    pub fn vocabulary(&mut self) -> Result<usize, ModelError> {
+        let found = match self.weights.find("output.weight")? {
+            Some((_, sig)) => sig,
+            None => self.weights.get("token_embd.weight")?.1,
+        };
+        Ok(found.rows.constant().unwrap_or(0) as usize)
+    }
+}

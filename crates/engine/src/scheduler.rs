@@ -1,0 +1,210 @@
+//! Which tokens run next: sequences, their pages of the cache, and the ragged batch of the next step.
+
+use onetrip_core::batch::{SampleParams, SeqSpan, StepBatch};
+
+/// Positions in a page of the cache.
+pub const PAGE_LEN: usize = 256;
+/// Recent tokens that the repeat penalty looks at.
+const HISTORY: usize = 64;
+
+/// One text in the making.
+#[derive(Clone, Debug)]
+struct Sequence {
+    /// All tokens so far, prompt and generated.
+    tokens: Vec<u32>,
+    /// How many of them are in the cache.
+    done: usize,
+    /// Pages of the cache, in order of position.
+    pages: Vec<u32>,
+    sample: SampleParams,
+}
+
+/// The sequences and the free pages.
+pub struct Scheduler {
+    sequences: Vec<Option<Sequence>>,
+    free: Vec<u32>,
+    /// Positions a sequence may have.
+    context: usize,
+    /// Sequence of each span of the batch that was handed out last.
+    running: Vec<usize>,
+}
+
+/// A token that came out of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sampled {
+    /// The sequence.
+    pub seq: usize,
+    /// The token.
+    pub id: u32,
+    /// Its log-probability, where asked for.
+    pub log_prob: Option<f32>,
+    /// The best tokens and their log-probabilities, where asked for.
+    pub top: Vec<(u32, f32)>,
+}
+
+impl Scheduler {
+    /// Room for `sequences` sequences of at most `context` positions.
+    pub fn new(context: usize, sequences: usize) -> Scheduler {
+        let pages = pages_for(context) * sequences;
+        Scheduler {
+            sequences: vec![None; sequences],
+            free: (0..pages as u32).rev().collect(),
+            context,
+            running: vec![],
+        }
+    }
+
+    /// Pages in all.
+    pub fn pages(context: usize, sequences: usize) -> usize {
+        pages_for(context) * sequences
+    }
+
+    /// A new sequence, if there is room for one.
+    pub fn add(&mut self, sample: SampleParams) -> Option<usize> {
+        let seq = self.sequences.iter().position(|s| s.is_none())?;
+        self.sequences[seq] = Some(Sequence { tokens: vec![], done: 0, pages: vec![], sample });
+        Some(seq)
+    }
+
+    /// Ends a sequence; its pages are free again.
+    pub fn remove(&mut self, seq: usize) {
+        if let Some(s) = self.sequences.get_mut(seq).and_then(Option::take) {
+            self.free.extend(s.pages.into_iter().rev());
+        }
+    }
+
+    /// Gives a sequence these tokens; what it has in the cache of the same beginning is kept. At least the last token
+    /// runs (again), since its logits are wanted. Gives the number of tokens kept.
+    pub fn set_tokens(&mut self, seq: usize, tokens: &[u32]) -> usize {
+        let Some(Some(s)) = self.sequences.get_mut(seq) else { return 0 };
+        let same = s.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        s.done = s.done.min(same).min(tokens.len().saturating_sub(1));
+        s.tokens = tokens.to_vec();
+        s.done
+    }
+
+    /// Changes how a sequence's tokens are chosen.
+    pub fn set_sample(&mut self, seq: usize, sample: SampleParams) {
+        if let Some(Some(s)) = self.sequences.get_mut(seq) {
+            s.sample = sample;
+        }
+    }
+
+    /// Tokens of a sequence.
+    pub fn tokens(&self, seq: usize) -> &[u32] {
+        self.sequences.get(seq).and_then(Option::as_ref).map_or(&[], |s| &s.tokens)
+    }
+
+    /// The batch of the next step, of at most `rows` tokens; none when every token is in the cache. A sequence that
+    /// reached its context is left out.
+    pub fn next(&mut self, rows: usize) -> Option<StepBatch> {
+        let mut batch = StepBatch { page_len: PAGE_LEN as u32, ..Default::default() };
+        self.running.clear();
+        for (i, slot) in self.sequences.iter_mut().enumerate() {
+            let Some(s) = slot else { continue };
+            let room = rows.saturating_sub(batch.ids.len());
+            let n = (s.tokens.len().min(self.context) - s.done.min(self.context)).min(room);
+            if n == 0 {
+                continue;
+            }
+            while s.pages.len() * PAGE_LEN < s.done + n {
+                s.pages.push(self.free.pop()?);
+            }
+            let span = SeqSpan {
+                pages: s.pages.clone(),
+                sample: s.sample.clone(),
+                history: s.tokens[s.tokens.len().saturating_sub(HISTORY)..].to_vec(),
+                ..Default::default()
+            };
+            batch.push(&s.tokens[s.done..s.done + n], s.done as u32, span);
+            self.running.push(i);
+        }
+        batch.logit_rows = batch.seqs.iter().map(|s| s.start + s.count - 1).collect();
+        (!batch.ids.is_empty()).then_some(batch)
+    }
+
+    /// Takes what came out of the step of the last batch: `sampled` has one row per span. Rows of sequences whose
+    /// tokens are not all in the cache yet mean nothing and are dropped.
+    pub fn accept(&mut self, batch: &StepBatch, sampled: impl Fn(usize) -> Sampled) -> Vec<Sampled> {
+        let mut out = vec![];
+        for (row, (&seq, span)) in self.running.iter().zip(&batch.seqs).enumerate() {
+            let Some(Some(s)) = self.sequences.get_mut(seq) else { continue };
+            s.done += span.count as usize;
+            if s.done == s.tokens.len() {
+                let token = Sampled { seq, ..sampled(row) };
+                s.tokens.push(token.id);
+                out.push(token);
+            }
+        }
+        out
+    }
+}
+
+fn pages_for(context: usize) -> usize {
+    context.div_ceil(PAGE_LEN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(id: u32) -> impl Fn(usize) -> Sampled {
+        move |_| Sampled { seq: 0, id, log_prob: None, top: vec![] }
+    }
+
+    #[test]
+    fn a_prompt_runs_in_chunks_and_only_its_end_gives_a_token() {
+        let mut s = Scheduler::new(1000, 1);
+        let seq = s.add(SampleParams::default()).expect("room");
+        s.set_tokens(seq, &[7; 600]);
+        let a = s.next(512).expect("a chunk");
+        assert_eq!((a.ids.len(), a.seqs[0].length, a.seqs[0].pages.len()), (512, 512, 2));
+        assert!(s.accept(&a, token(1)).is_empty());
+        let b = s.next(512).expect("the rest");
+        assert_eq!((b.positions[0], b.ids.len()), (512, 88));
+        assert_eq!(s.accept(&b, token(9))[0].id, 9);
+        assert_eq!(s.next(512).expect("decode").ids, [9]);
+    }
+
+    #[test]
+    fn sequences_share_a_batch_and_give_their_pages_back() {
+        let mut s = Scheduler::new(300, 2);
+        let (a, b) = (s.add(SampleParams::default()).unwrap(), s.add(SampleParams::default()).unwrap());
+        assert_eq!(s.add(SampleParams::default()), None);
+        s.set_tokens(a, &[1, 2, 3]);
+        s.set_tokens(b, &[4]);
+        let batch = s.next(512).expect("both");
+        assert_eq!((batch.ids.clone(), batch.seq.clone()), (vec![1, 2, 3, 4], vec![0, 0, 0, 1]));
+        assert_eq!(batch.logit_rows, [2, 3]);
+        assert_ne!(batch.seqs[0].pages, batch.seqs[1].pages);
+        s.remove(a);
+        assert_eq!(s.free.len(), 3);
+    }
+
+    #[test]
+    fn a_common_beginning_stays_in_the_cache() {
+        let mut s = Scheduler::new(300, 1);
+        let seq = s.add(SampleParams::default()).unwrap();
+        s.set_tokens(seq, &[1, 2, 3, 4]);
+        let batch = s.next(512).expect("prompt");
+        s.accept(&batch, token(5));
+        assert_eq!(s.set_tokens(seq, &[1, 2, 3, 9, 9]), 3);
+        assert_eq!(s.next(512).expect("rest").ids, [9, 9]);
+        let mut again = Scheduler::new(300, 1);
+        let seq = again.add(SampleParams::default()).unwrap();
+        again.set_tokens(seq, &[1, 2]);
+        let batch = again.next(512).expect("prompt");
+        again.accept(&batch, token(5));
+        assert_eq!(again.set_tokens(seq, &[1, 2]), 1, "the last token runs again");
+    }
+
+    #[test]
+    fn a_full_context_runs_no_further() {
+        let mut s = Scheduler::new(4, 1);
+        let seq = s.add(SampleParams::default()).unwrap();
+        s.set_tokens(seq, &[1, 2, 3, 4]);
+        let batch = s.next(512).expect("fits");
+        s.accept(&batch, token(5));
+        assert!(s.next(512).is_none());
+    }
+}

@@ -1,0 +1,248 @@
+//! The engine: a loaded model on a device. One step is one function.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use onetrip_core::batch::{SampleParams, SeqSpan, StepBatch};
+use onetrip_core::device::{Device, DeviceError, Recording};
+use onetrip_core::expr::Bind;
+use onetrip_core::plan::Plan;
+use onetrip_core::probe::{Probe, Silent};
+use onetrip_core::run::record;
+
+use crate::model::{Model, ModelError, PlanKey};
+use crate::page::Want;
+use crate::scheduler::{PAGE_LEN, Sampled, Scheduler};
+use crate::weights::Progress;
+
+/// Rows of one step at most: a longer prompt runs in chunks.
+pub const STEP_ROWS: usize = 512;
+
+/// Why a step failed.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    /// The model.
+    #[error(transparent)]
+    Model(#[from] ModelError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// What was asked for cannot be done.
+    #[error("{0}")]
+    Input(String),
+}
+
+/// A plan and its recording.
+pub struct Recorded {
+    /// The plan.
+    pub plan: Arc<Plan>,
+    recording: Recording,
+}
+
+/// A loaded model on a device.
+pub struct Engine {
+    model: Model,
+    device: Box<dyn Device>,
+    plans: HashMap<PlanKey, Recorded>,
+    scheduler: Scheduler,
+    vocabulary: usize,
+    context: usize,
+    sequences: usize,
+    top: usize,
+}
+
+impl Engine {
+    /// Loads a model: makes its weights ready on `threads` threads and its caches for `sequences` texts of at most
+    /// `context` tokens.
+    pub fn load(
+        mut model: Model,
+        mut device: Box<dyn Device>,
+        context: usize,
+        sequences: usize,
+        threads: usize,
+        progress: Progress,
+    ) -> Result<Engine, StepError> {
+        if context == 0 || sequences == 0 {
+            return Err(StepError::Input("a context of no tokens: give --context at least 1".into()));
+        }
+        let pages = Scheduler::pages(context, sequences) as u64;
+        let state_bytes = |s: &onetrip_core::tensor::Sig| {
+            let row = s.cache().and_then(|c| s.dtype.row_bytes(c.dim).map(|b| (b * c.heads) as u64));
+            row.map(|row| row.saturating_mul(pages).saturating_mul(PAGE_LEN as u64))
+        };
+        let bytes: Option<Vec<u64>> = model.states().iter().map(state_bytes).collect();
+        let Some(bytes) = bytes else {
+            let (dim, cache) = (model.config.head_dim, model.options.cache.name());
+            return Err(StepError::Input(format!("heads of {dim} are no whole blocks of --cache {cache}: use f16 or f32")));
+        };
+        check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context)?;
+        device.set_states(&bytes)?;
+        device.set_weights(model.weights().load(model.layouts(), threads, progress));
+        let vocabulary = model.vocabulary()?;
+        let (plans, scheduler) = (HashMap::new(), Scheduler::new(context, sequences));
+        Ok(Engine { model, device, plans, scheduler, vocabulary, context, sequences, top: 0 })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.model
+    }
+
+    /// The device.
+    pub fn device(&self) -> &dyn Device {
+        &*self.device
+    }
+
+    /// The sequences.
+    pub fn scheduler(&mut self) -> &mut Scheduler {
+        &mut self.scheduler
+    }
+
+    /// Positions a sequence may have.
+    pub fn context(&self) -> usize {
+        self.context
+    }
+
+    /// Tokens of the vocabulary (rows of the head).
+    pub fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    /// Room for so many best tokens in every answer.
+    pub fn set_top(&mut self, top: usize) {
+        self.top = top;
+    }
+
+    /// The plan of a class of batches, made when it is first needed.
+    pub fn recorded(&mut self, key: PlanKey) -> Result<&Recorded, StepError> {
+        if !self.plans.contains_key(&key) {
+            let plan = Arc::new(self.model.plan(key)?);
+            let recording = record(&plan, &mut *self.device, &mut Silent)?;
+            self.plans.insert(key, Recorded { plan, recording });
+        }
+        Ok(&self.plans[&key])
+    }
+
+    /// One step: the next batch through its plan, and the tokens that came out; none when nothing is left to run.
+    pub fn step(&mut self) -> Result<Option<Vec<Sampled>>, StepError> {
+        let Some(mut batch) = self.scheduler.next(STEP_ROWS) else { return Ok(None) };
+        self.check_ids(&batch.ids)?;
+        let want = Want::Sample { top: self.top };
+        let out = self.run(&mut batch, want)?;
+        let width = 2 + 2 * self.top;
+        let tokens = self.scheduler.accept(&batch, |row| sampled(&out[row * width..(row + 1) * width], &batch.seqs[row]));
+        Ok(Some(tokens))
+    }
+
+    /// Runs a batch and gives what was wanted: sampled rows, or logits.
+    fn run(&mut self, batch: &mut StepBatch, want: Want) -> Result<Vec<f32>, StepError> {
+        let key = PlanKey::of(batch.ids.len(), batch.seqs.len(), want);
+        self.recorded(key)?;
+        let Recorded { plan, recording } = &self.plans[&key];
+        batch.fill_rope(&plan.ropes);
+        self.device.submit(recording, batch)?;
+        let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
+        Ok(self.device.output(plan, 0, rows))
+    }
+
+    fn check_ids(&self, ids: &[u32]) -> Result<(), StepError> {
+        match ids.iter().find(|&&id| id as usize >= self.vocabulary) {
+            None => Ok(()),
+            Some(id) => {
+                let last = self.vocabulary.saturating_sub(1);
+                Err(StepError::Input(format!("token id {id} is outside the vocabulary: ids go from 0 to {last}")))
+            }
+        }
+    }
+
+    /// Logits after every token of a text, row by row: `each(index, logits)`.
+    pub fn logits(&mut self, ids: &[u32], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), StepError> {
+        self.check_ids(ids)?;
+        if ids.len() > self.context {
+            let (n, c) = (ids.len(), self.context);
+            return Err(StepError::Input(format!("{n} tokens do not fit a context of {c}: give --context {n}")));
+        }
+        let seq = self.scheduler.add(SampleParams::default());
+        let seq = seq.ok_or_else(|| StepError::Input("all sequences are in use".into()))?;
+        self.scheduler.set_tokens(seq, ids);
+        let mut at = 0;
+        // Logits of 128 rows of a large vocabulary are 78 MB; of 512 they would be 311 MB.
+        while at < ids.len() {
+            let Some(mut batch) = self.scheduler.next(128.min(STEP_ROWS)) else { break };
+            let out = self.run(&mut batch, Want::AllLogits)?;
+            out.chunks_exact(self.vocabulary).enumerate().for_each(|(i, row)| each(at + i, row));
+            at += batch.ids.len();
+            self.scheduler.accept(&batch, |_| Sampled { seq, id: 0, log_prob: None, top: vec![] });
+        }
+        self.scheduler.remove(seq);
+        Ok(())
+    }
+
+    /// A batch of a given shape for timing: `t` tokens in `s` sequences that end at `l` positions. What the caches
+    /// hold does not matter for the time. Only on an engine without sequences of its own.
+    pub fn shaped_batch(&self, bind: Bind) -> Result<StepBatch, StepError> {
+        let Bind { t, s, l } = bind;
+        if s == 0 || t < s || t % s != 0 || l < t / s {
+            return Err(StepError::Input(format!("{t} tokens in {s} sequences of {l} positions are no batch")));
+        }
+        if s as usize > self.sequences || l as usize > self.context {
+            let (c, n) = (self.context, self.sequences);
+            return Err(StepError::Input(format!("{s} sequences of {l} do not fit the {n} of {c} there is room for")));
+        }
+        let mut batch = StepBatch { page_len: PAGE_LEN as u32, ..Default::default() };
+        let pages_each = (l as usize).div_ceil(PAGE_LEN);
+        for i in 0..s as usize {
+            let ids: Vec<u32> = (0..t / s).map(|j| ((i as u64 * 31 + j * 7 + 1) % self.vocabulary as u64) as u32).collect();
+            let pages = (i * pages_each..(i + 1) * pages_each).map(|p| p as u32).collect();
+            batch.push(&ids, (l - t / s) as u32, SeqSpan { pages, ..Default::default() });
+        }
+        batch.logit_rows = batch.seqs.iter().map(|s| s.start + s.count - 1).collect();
+        Ok(batch)
+    }
+
+    /// Seconds that one step on a batch takes, parameters included.
+    pub fn time_step(&mut self, batch: &mut StepBatch) -> Result<f64, StepError> {
+        let start = Instant::now();
+        let out = self.run(batch, Want::Sample { top: 0 })?;
+        std::hint::black_box(out);
+        Ok(start.elapsed().as_secs_f64())
+    }
+
+    /// Records a plan again with a probe; [`Engine::submit`] runs it.
+    pub fn record_with(&mut self, key: PlanKey, probe: &mut dyn Probe) -> Result<Recorded, StepError> {
+        let plan = self.recorded(key)?.plan.clone();
+        let recording = record(&plan, &mut *self.device, probe)?;
+        Ok(Recorded { plan, recording })
+    }
+
+    /// Runs a recording made by [`Engine::record_with`]; gives the seconds it took.
+    pub fn submit(&mut self, recorded: &Recorded, batch: &mut StepBatch) -> Result<f64, StepError> {
+        let start = Instant::now();
+        batch.fill_rope(&recorded.plan.ropes);
+        self.device.submit(&recorded.recording, batch)?;
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+/// A row of the op `sample`.
+fn sampled(row: &[f32], span: &SeqSpan) -> Sampled {
+    let asked = span.sample.top > 0;
+    let top = row[2..].chunks_exact(2).take_while(|p| !p[1].is_nan()).map(|p| (p[0].to_bits(), p[1])).collect();
+    Sampled { seq: 0, id: row[0].to_bits(), log_prob: asked.then_some(row[1]), top: if asked { top } else { vec![] } }
+}
+
+/// Refuses caches that are larger than the machine's memory, before they are touched.
+fn check_memory(bytes: u64, context: usize) -> Result<(), StepError> {
+    let Ok(info) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
+    let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    let total = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map(|kb| kb * 1024);
+    match total {
+        Some(total) if bytes > total => Err(StepError::Input(format!(
+            "a context of {context} tokens needs {:.1} GB of caches, this machine has {:.1} GB: give a smaller --context",
+            bytes as f64 / 1e9,
+            total as f64 / 1e9
+        ))),
+        _ => Ok(()),
+    }
+}

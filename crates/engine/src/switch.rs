@@ -1,0 +1,41 @@
+//! The one table of switches read from the environment, and the one place that reads it.
+
+/// A switch.
+pub struct Switch {
+    /// Name of the variable.
+    pub name: &'static str,
+    /// Values it takes.
+    pub values: &'static str,
+    /// What it does, in one sentence.
+    pub what: &'static str,
+}
+
+/// All switches.
+pub const SWITCHES: &[Switch] = &[
+    Switch {
+        name: "ONETRIP_ISA",
+        values: "portable, avx2, avx512",
+        what: "Runs CPU kernels with this instruction set instead of the best one the processor has.",
+    },
+    Switch {
+        name: "ONETRIP_MODELS",
+        values: "a folder",
+        what: "Where tests look for fetched models, instead of the user's cache folder.",
+    },
+];
+
+/// The value of a switch of the table, if it is set and not empty.
+pub fn get(name: &str) -> Option<String> {
+    debug_assert!(SWITCHES.iter().any(|s| s.name == name), "{name} is not in the table of switches");
+    std::env::var(name).ok().filter(|v| !v.is_empty())
+}
+
+/// Where fetched models are: the switch, or `onetrip/models` in the user's cache folder.
+pub fn models_dir() -> Option<std::path::PathBuf> {
+    if let Some(dir) = get("ONETRIP_MODELS") {
+        return Some(dir.into());
+    }
+    let cache = std::env::var("XDG_CACHE_HOME").ok().filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
+    let cache = cache.or_else(|| std::env::var("HOME").ok().map(|home| std::path::Path::new(&home).join(".cache")));
+    cache.map(|c| c.join("onetrip").join("models"))
+}

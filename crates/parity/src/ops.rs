@@ -1,0 +1,44 @@
+//! The op × case × device table.
+
+use std::sync::{Arc, Mutex};
+
+use libtest_mimic::{Failed, Trial};
+use onetrip_core::device::Device;
+use onetrip_core::ops::Op;
+use onetrip_core::selftest::{Verdict, run_case};
+use onetrip_core::simd::Isa;
+use onetrip_cpu::CpuDevice;
+
+/// One test per op and instruction set of this processor: all cases of the op, three seeds each.
+pub fn tests() -> Vec<Trial> {
+    let mut tests = vec![];
+    for &isa in Isa::available() {
+        let device = match CpuDevice::with_isa(Some(2), isa) {
+            Ok(device) => Arc::new(Mutex::new(device)),
+            Err(e) => panic!("no threads for the CPU device: {e}"),
+        };
+        for op in Op::NAMES {
+            let device = device.clone();
+            tests.push(Trial::test(format!("op/{op}/cpu-{}", isa.name()), move || {
+                let mut device = device.lock().unwrap_or_else(|e| e.into_inner());
+                op_cases(&mut *device, op)
+            }));
+        }
+    }
+    tests
+}
+
+fn op_cases(device: &mut dyn Device, op: &str) -> Result<(), Failed> {
+    let mut wrong = vec![];
+    for (name, cases) in Op::all_cases().into_iter().filter(|(name, _)| *name == op) {
+        for (case, seed) in cases.iter().flat_map(|c| (1..=3).map(move |seed| (c, seed))) {
+            let result = run_case(device, name, case, seed);
+            match result.verdict {
+                Verdict::Pass => {}
+                Verdict::Gap(why) => wrong.push(format!("{}: no CPU kernel: {why}", case.name)),
+                Verdict::Fail(why) => wrong.push(format!("{} (seed {seed}, {:?}): {why}", case.name, result.kernels)),
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+}
