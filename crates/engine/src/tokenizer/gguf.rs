@@ -102,7 +102,7 @@ pub(super) fn build(metadata: &Metadata) -> Result<Tokenizer, TokenizerError> {
             };
             let model = ByteLevelBpe::new(text(metadata, PRE)?.unwrap_or("default"), tokens, merges)?;
             let default_bos = model.adds_bos();
-            (Model::Bpe(model), default_bos, false)
+            (Model::Bpe(Box::new(model)), default_bos, false)
         }
     };
     Ok(Tokenizer {

@@ -43,6 +43,15 @@ struct Shape<'a> {
     model: ModelShape<'a>,
     #[serde(default)]
     decoder: Value,
+    #[serde(borrow, default)]
+    added_tokens: Vec<AddedShape<'a>>,
+}
+
+#[derive(Deserialize)]
+struct AddedShape<'a> {
+    id: u32,
+    #[serde(borrow)]
+    content: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -76,6 +85,10 @@ pub(super) fn build(path: &Path) -> Result<Tokenizer, TokenizerError> {
     from_bytes(&bytes, &config).map_err(|problem| file_error(path, &problem))
 }
 
+pub(super) fn from_slice(bytes: &[u8]) -> Result<Tokenizer, TokenizerError> {
+    from_bytes(bytes, &Config::default()).map_err(|problem| file_error(Path::new("tokenizer.json"), &problem))
+}
+
 fn file_error(path: &Path, problem: &str) -> TokenizerError {
     // One line, whatever a parser said.
     let problem = problem.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -88,6 +101,17 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
     let mut pipeline = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| e.to_string())?;
     // Both would change the ids of a long prompt without a word.
     pipeline.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
+
+    // The crate numbers added tokens by itself and does not mind what the file says.
+    for token in &shape.added_tokens {
+        let given = pipeline.token_to_id(&token.content);
+        if given != Some(token.id) {
+            return Err(format!(
+                "added_tokens: {:?} has id {}, which does not follow the vocabulary (it would become {given:?})",
+                token.content, token.id
+            ));
+        }
+    }
 
     let decoder = DecoderKind::of(&shape.decoder);
     let table = table(&pipeline, &decoder)?;
@@ -293,9 +317,4 @@ fn template_text(value: Option<&Value>) -> Option<String> {
         }
         _ => None,
     }
-}
-
-#[cfg(test)]
-pub(super) fn from_json_bytes(bytes: &[u8]) -> Result<Tokenizer, String> {
-    from_bytes(bytes, &Config::default())
 }
