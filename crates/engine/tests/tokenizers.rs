@@ -107,6 +107,15 @@ fn generation_ends_at_the_eos_of_the_file_and_at_known_names_of_control_tokens_o
     metadata.insert(TYPES.to_owned(), Value::Ints(vec![1; 9]));
     let tokenizer = Tokenizer::from_gguf(&metadata).expect("builds");
     assert!(!tokenizer.is_end(6), "a piece of text of that spelling is no end");
+    // As a user-defined token `</s>` is an HTML tag; `<turn>` has no name that ends anything.
+    let mut metadata = sentence_piece();
+    metadata.remove("tokenizer.ggml.eos_token_id");
+    assert!(Tokenizer::from_gguf(&metadata).expect("builds").is_end(2));
+    if let Some(Value::Ints(types)) = metadata.get_mut(TYPES) {
+        types[2] = 4;
+    }
+    let tokenizer = Tokenizer::from_gguf(&metadata).expect("builds");
+    assert_eq!((tokenizer.is_end(2), tokenizer.is_end(264)), (false, false));
 }
 
 #[test]
