@@ -29,7 +29,7 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
             match (layout.packing(), g16) {
                 (Packing::Bits8 | Packing::Table, g16) => {
                     for codes in &mut chunk.codes[..count] {
-                        codes.iter_mut().for_each(|c| *c ^= 0x80);
+                        codes.as_flattened_mut().iter_mut().for_each(|c| *c ^= 0x80);
                     }
                     if g16 {
                         pass::<true, true, 1>(layout, &chunk, first, count, acts, out);
@@ -116,7 +116,7 @@ unsafe fn pass_tokens<const SIGNED: bool, const G16: bool, const ACC: usize, con
                 total[t] = _mm256_loadu_ps(out[t].as_ptr().add(8 * h));
             }
             for slot in 0..count {
-                let w = chunk.codes[slot].as_ptr().add(32 * h);
+                let w = chunk.codes[slot].as_ptr().cast::<u8>().add(32 * h);
                 let groups = if G16 { 2 } else { 1 };
                 for g in 0..groups {
                     let vectors = 8 / groups;
