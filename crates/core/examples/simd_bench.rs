@@ -117,6 +117,8 @@ fn tiles(s: &Simd, only: &str) {
         let part = &matrix[..matrix.len() / 8 / tile.len() * tile.len()];
         show(&format!("{name} 4 tokens, 25 MB"), ops(part, 4), "GOPS", time(5, || run(part, 4)));
         show(&format!("{name} 16 tokens, 25 MB"), ops(part, 16), "GOPS", time(5, || run(part, 16)));
+        show(&format!("{name} 4 tokens, 256 KB"), ops(few, 4), "GOPS", time(5, || run(few, 4)));
+        show(&format!("{name} 16 tokens, 256 KB"), ops(few, 16), "GOPS", time(5, || run(few, 16)));
         show(&format!("{name} 512 tokens, 256 KB"), ops(few, n), "GOPS", time(5, || run(few, n)));
         let part = &part[..part.len() / 8 / tile.len() * tile.len()];
         show(&format!("{name} 512 tokens, 3 MB"), ops(part, n), "GOPS", time(5, || run(part, n)));
@@ -139,6 +141,11 @@ fn floats(s: &Simd) {
         };
         show(&format!("{kind:?} rows, decode 200 MB"), MATRIX as f64, "GB/s", time(5, || run(1, MATRIX, 64)));
         show(&format!("{kind:?} rows, decode 256 KB"), (256 << 10) as f64, "GB/s", time(5, || run(1, 256 << 10, 48)));
+        let ops = (32 << 20) as f64 / row_bytes as f64 * (k * 2) as f64;
+        for n in [4, 16] {
+            let what = format!("{kind:?} rows, {n} tokens, 32 MB");
+            show(&what, ops * n as f64, "GFLOPS", time(5, || run(n, 32 << 20, 48)));
+        }
         let ops = (1 << 20) as f64 / row_bytes as f64 * (k * n * 2) as f64;
         show(&format!("{kind:?} rows, 512 tokens, 48 rows"), ops, "GFLOPS", time(5, || run(n, 1 << 20, 48)));
     }
