@@ -33,7 +33,7 @@ pub struct ChatArgs {
     #[arg(long, value_name = "TEXT")]
     system: Option<String>,
     /// New tokens of an answer at most
-    #[arg(short, long = "n", default_value = "1024", value_name = "N")]
+    #[arg(short, default_value = "1024", value_name = "N")]
     n: usize,
     #[command(flatten)]
     sample: SampleArgs,

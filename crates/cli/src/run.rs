@@ -37,7 +37,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "TEXT", requires = "chat")]
     system: Option<String>,
     /// New tokens at most; the model may end before
-    #[arg(short, long = "n", default_value = "128", value_name = "N")]
+    #[arg(short, default_value = "128", value_name = "N")]
     n: usize,
     #[command(flatten)]
     sample: SampleArgs,
