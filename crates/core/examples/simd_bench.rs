@@ -52,7 +52,7 @@ fn time(repeats: usize, mut f: impl FnMut()) -> (f64, f64) {
     f();
     let once = Instant::now();
     f();
-    let inner = (0.02 / once.elapsed().as_secs_f64().max(1e-9)).ceil().clamp(1.0, 1e6) as usize;
+    let inner = (0.1 / once.elapsed().as_secs_f64().max(1e-9)).ceil().clamp(1.0, 1e6) as usize;
     let mut times: Vec<f64> = (0..repeats)
         .map(|_| {
             let (cpu, wall) = (on_cpu(), Instant::now());
