@@ -53,7 +53,8 @@ pub fn encode(tokenizer: &Tokenizer, text: &str, special: Special) -> Result<Vec
 /// The model's chat template.
 pub fn template(tokenizer: &Tokenizer, model: &str) -> Result<ChatTemplate, Fail> {
     let Some(source) = tokenizer.chat_template() else {
-        let what = "has no chat template, it only continues texts: use `onetrip run` without --chat, or another --model";
+        let what =
+            "has no chat template, it only continues texts: use `onetrip run` without --chat, or another --model";
         let what = format!("{model} {what}");
         return Err(Fail::Input(what));
     };
