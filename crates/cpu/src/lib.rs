@@ -84,7 +84,8 @@ impl CpuDevice {
         let mut end = 0u64;
         for bytes in plan.slot_bytes(batch.bind()) {
             self.offsets.push((end as usize, bytes as usize));
-            end = end.saturating_add(bytes).saturating_add((ALIGN - 1 + self.guard) as u64) / ALIGN as u64 * ALIGN as u64;
+            end =
+                end.saturating_add(bytes).saturating_add((ALIGN - 1 + self.guard) as u64) / ALIGN as u64 * ALIGN as u64;
         }
         if end as usize > self.arena.as_ref().len() {
             if end > MAX_ARENA {

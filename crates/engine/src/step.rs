@@ -80,7 +80,9 @@ impl Engine {
         };
         check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context)?;
         device.set_states(&bytes)?;
-        device.set_weights(model.weights().load(model.layouts(), threads, progress));
+        let weights = model.weights().load(model.layouts(), threads, progress);
+        let no_memory = |e| StepError::Input(format!("no memory for the weights: {e}"));
+        device.set_weights(weights.map_err(no_memory)?);
         let vocabulary = model.vocabulary()?;
         let (plans, scheduler) = (HashMap::new(), Scheduler::new(context, sequences));
         Ok(Engine { model, device, plans, scheduler, vocabulary, context, sequences, top: 0 })
