@@ -115,7 +115,7 @@ struct Chat<'a> {
 pub fn main(args: ChatArgs, out: &Out) -> Result<(), Fail> {
     let file = load::file(args.model.file.name())?;
     let tokenizer = load::tokenizer(&file)?;
-    let template = prompt::template(&tokenizer, file.name())?;
+    let template = prompt::template(&tokenizer, args.model.file.name())?;
     let model = load::model(file, &args.model)?;
     let context = prompt::context(args.context, &model.config, 0);
     let mut engine = load::engine(model, &args.model, context, 1)?;
