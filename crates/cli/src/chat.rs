@@ -174,8 +174,11 @@ impl Chat<'_> {
             let what = format!(
                 "{n} tokens do not fit the context of {context}: /reset begins anew, --context makes it larger"
             );
+            if !is_interactive {
+                return Err(Fail::Input(what));
+            }
             note(&what);
-            return if is_interactive { Ok(()) } else { Err(Fail::Input(what)) };
+            return Ok(());
         }
         let limits = Limits { n: self.args.n, stop: self.args.stop.clone(), ignore_end: false };
         let producing = Producing::begin();

@@ -7,7 +7,6 @@ use onetrip_engine::config::Config;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 
 use crate::fail::Fail;
-use crate::output::note;
 
 /// Positions there is room for, unless the model has fewer or the text needs more.
 const USUAL_CONTEXT: usize = 4096;
@@ -53,7 +52,8 @@ pub fn encode(tokenizer: &Tokenizer, text: &str, special: Special) -> Result<Vec
 /// The model's chat template.
 pub fn template(tokenizer: &Tokenizer, model: &str) -> Result<ChatTemplate, Fail> {
     let Some(source) = tokenizer.chat_template() else {
-        let what = "has no chat template, it only continues texts: use `onetrip run` without --chat, or another --model";
+        let what =
+            "has no chat template, it only continues texts: use `onetrip run` without --chat, or another --model";
         let what = format!("{model} {what}");
         return Err(Fail::Input(what));
     };
@@ -70,14 +70,5 @@ pub fn conversation(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[
 /// Positions to make room for: what was asked for, or the usual number, more for a longer text, never above what the
 /// model was trained for.
 pub fn context(asked: Option<usize>, config: &Config, needed: usize) -> usize {
-    match asked {
-        Some(n) => {
-            if n > config.context {
-                let trained = config.context;
-                note(&format!("note: --context {n} is above the {trained} positions that the model was trained for"));
-            }
-            n
-        }
-        None => USUAL_CONTEXT.max(needed).min(config.context),
-    }
+    asked.unwrap_or(USUAL_CONTEXT.max(needed).min(config.context))
 }
