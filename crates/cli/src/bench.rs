@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::fail::Fail;
 use crate::options::{ModelArgs, at_least_one};
-use crate::output::{Out, note, rate, seconds};
+use crate::output::{Out, rate, seconds};
 use crate::stats::Spread;
 use crate::{load, machine};
 
@@ -53,10 +53,6 @@ pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
     let start = Instant::now();
     let model = load::model(load::file(args.model.file.name())?, &args.model)?;
     let context = args.prompt.max(args.context + args.generate + 1);
-    if context > model.config.context {
-        let trained = model.config.context;
-        note(&format!("note: {context} positions are above the {trained} that the model was trained for"));
-    }
     let mut engine = load::engine(model, &args.model, context, args.batch)?;
     let load_s = start.elapsed().as_secs_f64();
     let prefill = if args.prompt > 0 { Some(prefill(&mut engine, &args)?) } else { None };

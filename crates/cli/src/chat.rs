@@ -115,7 +115,7 @@ struct Chat<'a> {
 pub fn main(args: ChatArgs, out: &Out) -> Result<(), Fail> {
     let file = load::file(args.model.file.name())?;
     let tokenizer = load::tokenizer(&file)?;
-    let template = prompt::template(&tokenizer, file.name())?;
+    let template = prompt::template(&tokenizer, args.model.file.name())?;
     let model = load::model(file, &args.model)?;
     let context = prompt::context(args.context, &model.config, 0);
     let mut engine = load::engine(model, &args.model, context, 1)?;
@@ -174,8 +174,11 @@ impl Chat<'_> {
             let what = format!(
                 "{n} tokens do not fit the context of {context}: /reset begins anew, --context makes it larger"
             );
+            if !is_interactive {
+                return Err(Fail::Input(what));
+            }
             note(&what);
-            return if is_interactive { Ok(()) } else { Err(Fail::Input(what)) };
+            return Ok(());
         }
         let limits = Limits { n: self.args.n, stop: self.args.stop.clone(), ignore_end: false };
         let producing = Producing::begin();

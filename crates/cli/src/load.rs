@@ -17,7 +17,7 @@ use onetrip_engine::tokenizer::Tokenizer;
 use crate::fail::Fail;
 use crate::machine;
 use crate::options::ModelArgs;
-use crate::output::stderr_is_terminal;
+use crate::output::{note, stderr_is_terminal};
 
 /// On a cache line, so that weights can be used where they lie in the program.
 #[repr(align(64))]
@@ -117,5 +117,10 @@ pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) 
     if let Ok(Some(bar)) = bar.into_inner() {
         bar.finish_and_clear();
     }
-    Ok(engine?)
+    let engine = engine?;
+    let trained = engine.model().config.context;
+    if context > trained {
+        note(&format!("note: a context of {context} is above the {trained} positions that the model was trained for"));
+    }
+    Ok(engine)
 }

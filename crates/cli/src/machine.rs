@@ -50,7 +50,7 @@ pub fn date() -> String {
 
 /// Year, month and day of a number of days since 1970-01-01.
 fn civil(days: u64) -> (u64, u64, u64) {
-    let leap = |y: u64| (y % 4 == 0 && y % 100 != 0) || y % 400 == 0;
+    let leap = |y: u64| (y.is_multiple_of(4) && !y.is_multiple_of(100)) || y.is_multiple_of(400);
     let (mut year, mut left) = (1970, days);
     while left >= 365 + leap(year) as u64 {
         left -= 365 + leap(year) as u64;

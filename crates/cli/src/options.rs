@@ -57,19 +57,19 @@ pub struct Weights(pub Option<DType>);
 #[derive(Args, Clone, Debug)]
 pub struct SampleArgs {
     /// Randomness: 0 takes the best token every time (greedy), 0.8 is lively
-    #[arg(long, default_value = "0", value_parser = temperature, value_name = "X")]
+    #[arg(long, default_value = "0", value_parser = temperature, allow_negative_numbers = true, value_name = "X")]
     pub temperature: f32,
     /// Choose among the K best tokens; 0 for all
     #[arg(long, default_value = "0", value_name = "K")]
     pub top_k: u32,
     /// Choose among the best tokens that together have probability P
-    #[arg(long, default_value = "1", value_parser = top_p, value_name = "P")]
+    #[arg(long, default_value = "1", value_parser = top_p, allow_negative_numbers = true, value_name = "P")]
     pub top_p: f32,
     /// Leave out tokens less likely than P times the best one
-    #[arg(long, default_value = "0", value_parser = min_p, value_name = "P")]
+    #[arg(long, default_value = "0", value_parser = min_p, allow_negative_numbers = true, value_name = "P")]
     pub min_p: f32,
     /// Make the last 64 tokens less likely to come again; 1 changes nothing
-    #[arg(long, default_value = "1", value_parser = repeat_penalty, value_name = "X")]
+    #[arg(long, default_value = "1", value_parser = repeat_penalty, allow_negative_numbers = true, value_name = "X")]
     pub repeat_penalty: f32,
     /// Seed of the random numbers: the same seed gives the same text
     #[arg(long, default_value = "0", value_name = "N")]

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::fail::Fail;
 use crate::options::{Ids, ModelArgs, at_least_one};
-use crate::output::{Out, escaped, note, table};
+use crate::output::{Out, escaped, table};
 use crate::{load, prompt};
 
 /// Best tokens of a step.
@@ -63,10 +63,6 @@ pub fn main(args: PplArgs, out: &Out) -> Result<(), Fail> {
     if args.teacher.is_some() && ids.len() > window {
         let n = ids.len();
         return Err(Fail::Input(format!("{n} tokens do not fit a context of {window}: give fewer, or --context {n}")));
-    }
-    if window > model.config.context {
-        let trained = model.config.context;
-        note(&format!("note: --context {window} is above the {trained} positions that the model was trained for"));
     }
     let mut engine = load::engine(model, &args.model, window.min(ids.len()), 1)?;
     match &args.teacher {

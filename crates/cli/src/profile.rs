@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::fail::Fail;
 use crate::options::{ModelArgs, PlanArgs};
-use crate::output::{Out, note, table};
+use crate::output::{Out, table};
 use crate::plans::Step;
 use crate::stats::Spread;
 use crate::{load, machine};
@@ -51,10 +51,6 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     }
     let step = Step::new(&args.plan)?;
     let model = load::model(load::file(args.model.file.name())?, &args.model)?;
-    if step.context > model.config.context {
-        let (l, trained) = (step.context, model.config.context);
-        note(&format!("note: --context {l} is above the {trained} positions that the model was trained for"));
-    }
     let mut engine = load::engine(model, &args.model, step.context, step.batch)?;
     let measured = measure(&mut engine, step, args.repeat)?;
     let plan = engine.recorded(step.key())?.plan.clone();

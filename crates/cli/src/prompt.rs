@@ -7,7 +7,6 @@ use onetrip_engine::config::Config;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 
 use crate::fail::Fail;
-use crate::output::note;
 
 /// Positions there is room for, unless the model has fewer or the text needs more.
 const USUAL_CONTEXT: usize = 4096;
@@ -71,14 +70,5 @@ pub fn conversation(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[
 /// Positions to make room for: what was asked for, or the usual number, more for a longer text, never above what the
 /// model was trained for.
 pub fn context(asked: Option<usize>, config: &Config, needed: usize) -> usize {
-    match asked {
-        Some(n) => {
-            if n > config.context {
-                let trained = config.context;
-                note(&format!("note: --context {n} is above the {trained} positions that the model was trained for"));
-            }
-            n
-        }
-        None => USUAL_CONTEXT.max(needed).min(config.context),
-    }
+    asked.unwrap_or(USUAL_CONTEXT.max(needed).min(config.context))
 }

@@ -113,7 +113,7 @@ fn input(args: &RunArgs, file: &ModelFile) -> Result<(Option<Tokenizer>, Vec<u32
         return Ok((load::tokenizer(file).ok(), ids.clone()));
     }
     let tokenizer = load::tokenizer(file)?;
-    let template = if args.chat { Some(prompt::template(&tokenizer, file.name())?) } else { None };
+    let template = if args.chat { Some(prompt::template(&tokenizer, args.model.file.name())?) } else { None };
     let text = prompt::text(args.prompt.as_deref(), "onetrip run \"It is a truth\"")?;
     let tokens = match template {
         Some(template) => {
