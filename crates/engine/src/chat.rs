@@ -8,15 +8,22 @@ mod python;
 mod time;
 
 use std::io;
-use std::time::SystemTime;
+use std::sync::mpsc;
+use std::time::{Duration, SystemTime};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value};
 
 /// The longest template in bytes. Real ones are below 50 KB.
-const MAX_SOURCE: usize = 1 << 20;
+const MAX_SOURCE: usize = 1 << 18;
+/// The longest line of a template in characters, and the most lines: minijinja counts both in 16 bits.
+const MAX_LINE: usize = 65_000;
 /// Work that any render may do: instructions, and one for each 64 bytes of data made.
 const BASE_FUEL: u64 = 500_000;
+/// More work a message, and never more in total than [`MAX_FUEL`]: [`STACK`] is sized by it.
+const MESSAGE_FUEL: u64 = 500;
+/// The work of the longest conversation.
+const MAX_FUEL: u64 = 4_000_000;
 /// How deep macros, includes and recursive loops may nest.
 const MAX_RECURSION: usize = 100;
 /// The longest output in bytes, beyond eight times what the messages hold.
@@ -24,6 +31,9 @@ const MAX_OUTPUT: usize = 1 << 20;
 /// The stack of a render. Values nest at most as deep as the fuel lets a template build them, and they are freed,
 /// compared and printed recursively; only what is touched of it becomes memory.
 const STACK: usize = 256 << 20;
+/// How long a template may take. Fuel bounds the instructions; this bounds what one instruction does to a list that
+/// holds itself many times over (turning it into text, comparing it), which minijinja charges only afterwards.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,7 +85,10 @@ impl ChatTemplate {
     /// [`ChatError::Syntax`] with the line, [`ChatError::Limit`] for a template over 1 MB.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<ChatTemplate, ChatError> {
         if source.len() > MAX_SOURCE {
-            return Err(ChatError::Limit("1 MB of source"));
+            return Err(ChatError::Limit("256 KB of source"));
+        }
+        if source.lines().count() > MAX_LINE || source.lines().any(|line| line.len() > MAX_LINE) {
+            return Err(ChatError::Limit("65000 lines, or 65000 bytes in a line"));
         }
         let mut environment = Environment::new();
         environment.set_debug(false);
@@ -87,8 +100,10 @@ impl ChatTemplate {
         python::install(&mut environment);
         let source = python::without_generation_tags(source);
         // Parsing recurses as deep as the template nests, so it has its own stack as rendering has.
-        let parsed = on_big_stack(|| environment.add_template_owned(NAME, source))?;
-        parsed.map_err(|e| ChatError::Syntax(place(&e)))?;
+        let environment = limited(move || match environment.add_template_owned(NAME, source) {
+            Ok(()) => Ok(environment),
+            Err(error) => Err(ChatError::Syntax(place(&error))),
+        })?;
         Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned() })
     }
 
@@ -116,20 +131,9 @@ impl ChatTemplate {
         let size: usize = messages.iter().map(|m| m.role.len() + m.content.len()).sum();
         let mut environment = self.environment.clone();
         // A long conversation passes through several filters: each byte may be made some times over.
-        environment.set_fuel(Some(BASE_FUEL + messages.len() as u64 * 2_000 + size as u64));
+        let fuel = BASE_FUEL + messages.len() as u64 * MESSAGE_FUEL + size as u64 / 8;
+        environment.set_fuel(Some(fuel.min(MAX_FUEL)));
         environment.add_function("strftime_now", move |format: &str| time::format(format, now));
-        let limit = MAX_OUTPUT.saturating_add(size.saturating_mul(8));
-        on_big_stack(|| self.render_in(&environment, messages, add_generation_prompt, limit))?
-    }
-
-    fn render_in(
-        &self,
-        environment: &Environment<'static>,
-        messages: &[Message],
-        add_generation_prompt: bool,
-        limit: usize,
-    ) -> Result<String, ChatError> {
-        let template = environment.get_template(NAME).map_err(|e| ChatError::Render(place(&e)))?;
         let list: Vec<Value> = messages.iter().map(message_value).collect();
         // What `transformers` passes: `tools` and `documents` are there and none.
         let context = Value::from_pairs([
@@ -140,11 +144,14 @@ impl ChatTemplate {
             ("bos_token", Value::from(self.bos.as_str())),
             ("eos_token", Value::from(self.eos.as_str())),
         ]);
-        let mut out = Limited { bytes: Vec::new(), limit };
-        match template.render_captured_to(context, &mut out) {
-            Ok(_) => Ok(String::from_utf8_lossy(&out.bytes).into_owned()),
-            Err(error) => Err(render_error(&error)),
-        }
+        let mut out = Limited { bytes: Vec::new(), limit: MAX_OUTPUT.saturating_add(size.saturating_mul(8)) };
+        limited(move || {
+            let template = environment.get_template(NAME).map_err(|e| ChatError::Render(place(&e)))?;
+            match template.render_captured_to(context, &mut out) {
+                Ok(_) => Ok(String::from_utf8_lossy(&out.bytes).into_owned()),
+                Err(error) => Err(render_error(&error)),
+            }
+        })
     }
 }
 
@@ -155,13 +162,21 @@ fn message_value(message: &Message) -> Value {
     ])
 }
 
-/// Runs `work` on a thread with [`STACK`] bytes of stack.
-fn on_big_stack<T: Send>(work: impl FnOnce() -> T + Send) -> Result<T, ChatError> {
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK).spawn_scoped(scope, work);
-        let thread = thread.map_err(|e| ChatError::Render(format!(": no thread to run it on: {e}")))?;
-        thread.join().map_err(|_| ChatError::Render(": a panic in the template engine".to_owned()))
-    })
+/// Runs `work` on a thread with [`STACK`] bytes of stack. A thread that is over the [`DEADLINE`] is left behind.
+fn limited<T: Send + 'static>(work: impl FnOnce() -> Result<T, ChatError> + Send + 'static) -> Result<T, ChatError> {
+    let (send, receive) = mpsc::sync_channel(1);
+    let thread = std::thread::Builder::new().name("chat template".to_owned()).stack_size(STACK).spawn(move || {
+        // Nobody listens any more when the deadline has passed.
+        let _ = send.send(work());
+    });
+    thread.map_err(|e| ChatError::Render(format!(": no thread to run it on: {e}")))?;
+    match receive.recv_timeout(DEADLINE) {
+        Ok(result) => result,
+        Err(mpsc::RecvTimeoutError::Timeout) => Err(ChatError::Limit("5 seconds")),
+        Err(mpsc::RecvTimeoutError::Disconnected) => {
+            Err(ChatError::Render(": a panic in the template engine".to_owned()))
+        }
+    }
 }
 
 fn render_error(error: &minijinja::Error) -> ChatError {

@@ -36,6 +36,9 @@ pub const UNIT: usize = 32;
 /// Bytes of one vector: 16 rows × 4 columns of codes.
 pub(crate) const VEC: usize = 64;
 
+/// The eight vectors of a unit.
+pub(crate) type Vectors = [[u8; VEC]; 8];
+
 /// How the codes of a unit are put into planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
@@ -175,8 +178,8 @@ impl TileLayout {
         assert!(rows.iter().all(|r| r.len() >= self.stored_row_bytes()), "a stored row is too short");
         let groups = self.spec.block / self.spec.group;
         let mut block = Unpacked::default();
-        let mut stage = [0u8; MAX_BLOCK * TILE_ROWS];
-        let stage = &mut stage[..self.spec.block * TILE_ROWS];
+        let mut stage = [[[0u8; VEC]; 8]; MAX_BLOCK / UNIT];
+        let stage = &mut stage[..self.units()];
         let (panels, padding) = out.split_at_mut(self.panels * self.panel_bytes);
         padding.fill(0);
         for (p, panel) in panels.chunks_exact_mut(self.panel_bytes).enumerate() {
@@ -200,22 +203,20 @@ impl TileLayout {
                         head[self.at_mc + g * TILE_ROWS + r] = *mc;
                     }
                 }
-                for (four, vec) in block.codes[..self.spec.block].chunks_exact(4).zip(stage.chunks_exact_mut(VEC)) {
+                for (four, vec) in block.codes[..self.spec.block].chunks_exact(4).zip(stage.as_flattened_mut()) {
                     vec[4 * r..4 * r + 4].copy_from_slice(four);
                 }
             }
-            let units = stage.chunks_exact(UNIT * TILE_ROWS);
-            for (unit, planes) in units.zip(codes.chunks_exact_mut(self.unit_bytes)) {
+            for (unit, planes) in stage.iter().zip(codes.chunks_exact_mut(self.unit_bytes)) {
                 self.pack_unit(unit, planes);
             }
         }
     }
 
     /// Eight vectors to planes; bits above the format's are dropped.
-    fn pack_unit(&self, v: &[u8], planes: &mut [u8]) {
-        let vec = |j: usize| &v[j * VEC..(j + 1) * VEC];
+    fn pack_unit(&self, v: &Vectors, planes: &mut [u8]) {
         match self.packing {
-            Packing::Bits8 => planes.copy_from_slice(v),
+            Packing::Bits8 => planes.copy_from_slice(v.as_flattened()),
             Packing::Bits4 | Packing::Table => nibble_planes(v, planes),
             Packing::Bits5 => {
                 let (low, high) = planes.split_at_mut(4 * VEC);
@@ -225,40 +226,40 @@ impl TileLayout {
             Packing::Bits6 => {
                 let (low, high) = planes.split_at_mut(4 * VEC);
                 nibble_planes(v, low);
-                for (h, plane) in high.chunks_exact_mut(VEC).enumerate() {
-                    pair_plane([vec(4 * h), vec(4 * h + 1), vec(4 * h + 2), vec(4 * h + 3)], 4, plane);
-                }
+                pair_planes(v, 4, high);
             }
-            Packing::Bits2 | Packing::Bits3 => {
+            Packing::Bits2 => pair_planes(v, 0, planes),
+            Packing::Bits3 => {
                 let (low, high) = planes.split_at_mut(2 * VEC);
-                for (h, plane) in low.chunks_exact_mut(VEC).enumerate() {
-                    pair_plane([vec(4 * h), vec(4 * h + 1), vec(4 * h + 2), vec(4 * h + 3)], 0, plane);
-                }
-                if self.packing == Packing::Bits3 {
-                    bit_plane(v, 2, high);
-                }
+                pair_planes(v, 0, low);
+                bit_plane(v, 2, high);
             }
         }
     }
 
-    /// Planes back to eight vectors of codes, byte by byte: the definition the kernels are tested against.
+    /// Planes back to eight vectors of codes in plain loops: the definition the kernels are tested against.
     #[inline(always)]
-    pub(crate) fn unpack_unit(&self, planes: &[u8], v: &mut [u8; 8 * VEC]) {
+    pub(crate) fn unpack_unit(&self, planes: &[u8], v: &mut Vectors) {
         let planes = &planes[..self.unit_bytes];
-        let nibble = |j: usize, i: usize| (planes[(j & 3) * VEC + i] >> (j & 4)) & 15;
-        let pair = |at: usize, j: usize, i: usize| (planes[at + (j >> 2) * VEC + i] >> (2 * (j & 3))) & 3;
-        let bit = |at: usize, j: usize, i: usize| (planes[at + i] >> j) & 1;
-        for j in 0..8 {
-            let out = &mut v[j * VEC..(j + 1) * VEC];
-            match self.packing {
-                Packing::Bits8 => out.copy_from_slice(&planes[j * VEC..(j + 1) * VEC]),
-                Packing::Bits4 | Packing::Table => {
-                    (0..VEC).for_each(|i| out[i] = nibble(j, i));
-                }
-                Packing::Bits5 => (0..VEC).for_each(|i| out[i] = nibble(j, i) | bit(4 * VEC, j, i) << 4),
-                Packing::Bits6 => (0..VEC).for_each(|i| out[i] = nibble(j, i) | pair(4 * VEC, j, i) << 4),
-                Packing::Bits2 => (0..VEC).for_each(|i| out[i] = pair(0, j, i)),
-                Packing::Bits3 => (0..VEC).for_each(|i| out[i] = pair(0, j, i) | bit(2 * VEC, j, i) << 2),
+        match self.packing {
+            Packing::Bits8 => v.as_flattened_mut().copy_from_slice(planes),
+            Packing::Bits4 | Packing::Table => from_nibbles(planes, v),
+            Packing::Bits5 => {
+                from_nibbles(planes, v);
+                or_bits(&planes[4 * VEC..], 4, v);
+            }
+            Packing::Bits6 => {
+                from_nibbles(planes, v);
+                or_pairs(&planes[4 * VEC..], 4, v);
+            }
+            Packing::Bits2 => {
+                *v = [[0; VEC]; 8];
+                or_pairs(planes, 0, v);
+            }
+            Packing::Bits3 => {
+                *v = [[0; VEC]; 8];
+                or_pairs(planes, 0, v);
+                or_bits(&planes[2 * VEC..], 2, v);
             }
         }
     }
@@ -271,7 +272,7 @@ impl TileLayout {
         assert!(row < TILE_ROWS && tile.len() >= self.tile_bytes && out.len() == self.k, "not a row of this tile");
         let half_at = |p: &[u8], at: usize| f16::from_le_bytes([p[at + 2 * row], p[at + 2 * row + 1]]).to_f32();
         let groups = self.spec.block / self.spec.group;
-        let mut v = [0u8; 8 * VEC];
+        let mut v = [[0u8; VEC]; 8];
         for (panel, out) in tile.chunks_exact(self.panel_bytes).zip(out.chunks_exact_mut(self.spec.block)) {
             let d = half_at(panel, 0);
             let mut scale = [d; MAX_GROUPS];
@@ -289,7 +290,7 @@ impl TileLayout {
             for (u, out) in out.chunks_exact_mut(UNIT).enumerate() {
                 self.unpack_unit(&panel[self.at_codes + u * self.unit_bytes..], &mut v);
                 for (c, out) in out.iter_mut().enumerate() {
-                    let code = v[c / 4 * VEC + row * 4 + c % 4];
+                    let code = v[c / 4][row * 4 + c % 4];
                     let number = match self.spec.table {
                         Some(table) => i32::from(table[usize::from(code & 15)]),
                         None => i32::from(code) - self.spec.zero,
@@ -305,24 +306,60 @@ impl TileLayout {
 }
 
 /// `Pj = Vj | Vj+4 << 4`, low four bits only.
-fn nibble_planes(v: &[u8], planes: &mut [u8]) {
-    let (low, high) = v[..8 * VEC].split_at(4 * VEC);
-    for ((out, a), b) in planes.iter_mut().zip(low).zip(high) {
-        *out = (a & 15) | (b << 4);
+fn nibble_planes(v: &Vectors, planes: &mut [u8]) {
+    for (j, plane) in planes.chunks_exact_mut(VEC).enumerate() {
+        for ((out, a), b) in plane.iter_mut().zip(&v[j]).zip(&v[j + 4]) {
+            *out = (a & 15) | (b << 4);
+        }
     }
 }
 
-/// Two bits of four vectors, from bit `shift`, side by side.
-fn pair_plane(v: [&[u8]; 4], shift: u32, plane: &mut [u8]) {
-    for (i, out) in plane.iter_mut().enumerate() {
-        let two = |j: usize| (v[j][i] >> shift) & 3;
-        *out = two(0) | two(1) << 2 | two(2) << 4 | two(3) << 6;
+#[inline(always)]
+fn from_nibbles(planes: &[u8], v: &mut Vectors) {
+    let (low, high) = v.split_at_mut(4);
+    for ((plane, low), high) in planes.chunks_exact(VEC).zip(low).zip(high) {
+        for ((p, a), b) in plane.iter().zip(low).zip(high) {
+            (*a, *b) = (p & 15, p >> 4);
+        }
+    }
+}
+
+/// Two bits of four vectors, from bit `shift`, side by side; then of the other four.
+fn pair_planes(v: &Vectors, shift: u32, planes: &mut [u8]) {
+    for (h, plane) in planes.chunks_exact_mut(VEC).enumerate() {
+        plane.fill(0);
+        for (i, v) in v[4 * h..4 * h + 4].iter().enumerate() {
+            for (out, x) in plane.iter_mut().zip(v) {
+                *out |= ((x >> shift) & 3) << (2 * i);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn or_pairs(planes: &[u8], shift: u32, v: &mut Vectors) {
+    for (j, v) in v.iter_mut().enumerate() {
+        for (out, p) in v.iter_mut().zip(&planes[j / 4 * VEC..][..VEC]) {
+            *out |= ((p >> (2 * (j % 4))) & 3) << shift;
+        }
     }
 }
 
 /// Bit `shift` of eight vectors, vector `j` in bit `j`.
-fn bit_plane(v: &[u8], shift: u32, plane: &mut [u8]) {
-    for (i, out) in plane[..VEC].iter_mut().enumerate() {
-        *out = (0..8).fold(0, |acc, j| acc | ((v[j * VEC + i] >> shift) & 1) << j);
+fn bit_plane(v: &Vectors, shift: u32, plane: &mut [u8]) {
+    plane.fill(0);
+    for (j, v) in v.iter().enumerate() {
+        for (out, x) in plane.iter_mut().zip(v) {
+            *out |= ((x >> shift) & 1) << j;
+        }
+    }
+}
+
+#[inline(always)]
+fn or_bits(plane: &[u8], shift: u32, v: &mut Vectors) {
+    for (j, v) in v.iter_mut().enumerate() {
+        for (out, p) in v.iter_mut().zip(&plane[..VEC]) {
+            *out |= ((p >> j) & 1) << shift;
+        }
     }
 }

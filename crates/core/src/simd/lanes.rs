@@ -37,6 +37,8 @@ pub(super) trait Lanes: Copy {
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// Sum of the lanes.
     unsafe fn sum(v: Self::V) -> f32;
+    /// Asks for the cache line at `p` in the second-level cache. Any address will do.
+    unsafe fn prefetch(p: *const u8);
     /// Sums of four vectors.
     unsafe fn sum4(v: [Self::V; 4]) -> [f32; 4];
 }
@@ -135,6 +137,8 @@ impl Lanes for Portable {
     unsafe fn sum(v: [f32; 4]) -> f32 {
         (v[0] + v[2]) + (v[1] + v[3])
     }
+    #[inline(always)]
+    unsafe fn prefetch(_: *const u8) {}
     #[inline(always)]
     unsafe fn sum4(v: [[f32; 4]; 4]) -> [f32; 4] {
         v.map(|v| (v[0] + v[2]) + (v[1] + v[3]))

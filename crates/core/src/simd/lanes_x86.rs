@@ -98,6 +98,10 @@ impl Lanes for Avx2 {
         }
     }
     #[inline(always)]
+    unsafe fn prefetch(p: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
+    }
+    #[inline(always)]
     unsafe fn sum4(v: [__m256; 4]) -> [f32; 4] {
         unsafe { sum4x4([fold8(v[0]), fold8(v[1]), fold8(v[2]), fold8(v[3])]) }
     }
@@ -154,6 +158,10 @@ impl Lanes for Avx512 {
     #[inline(always)]
     unsafe fn sum(v: __m512) -> f32 {
         unsafe { Avx2::sum(fold16(v)) }
+    }
+    #[inline(always)]
+    unsafe fn prefetch(p: *const u8) {
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
     }
     #[inline(always)]
     unsafe fn sum4(v: [__m512; 4]) -> [f32; 4] {

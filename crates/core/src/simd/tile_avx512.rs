@@ -269,7 +269,7 @@ unsafe fn fill<const P: u8>(layout: &TileLayout, tile: *const u8, first: usize, 
             let head = head(layout, panel);
             let v = codes::<P>(panel.add(layout.at_codes() + u * layout.unit_bytes()), table);
             for (j, v) in v.into_iter().enumerate() {
-                _mm512_store_si512(chunk.codes[slot].as_mut_ptr().add(j * VEC).cast(), v);
+                _mm512_store_si512(chunk.codes[slot][j].as_mut_ptr().cast(), v);
             }
             for g in 0..groups {
                 let scale = scale_of(layout, panel, head, u * groups + g);
@@ -380,7 +380,7 @@ unsafe fn pass_tokens<const G16: bool, const OFFSET: bool, const T: usize>(
         for slot in 0..count {
             let mut w = [_mm512_setzero_si512(); 8];
             for (j, w) in w.iter_mut().enumerate() {
-                *w = _mm512_load_si512(chunk.codes[slot].as_ptr().add(j * VEC).cast());
+                *w = _mm512_load_si512(chunk.codes[slot][j].as_ptr().cast());
             }
             let scale0 = _mm512_load_ps(chunk.scale[2 * slot].as_ptr());
             let scale1 = _mm512_load_ps(chunk.scale[2 * slot + 1].as_ptr());

@@ -2,7 +2,7 @@
 
 use super::tile_shared::{Act, CHUNK, Chunk, check, fill_unit, zero_point};
 use crate::formats::Offset;
-use crate::formats::tile::{TileLayout, UNIT, VEC};
+use crate::formats::tile::{TileLayout, UNIT};
 
 /// See [`super::Simd::dot_tile`]. A chunk of the tile is taken apart once, then all tokens pass by.
 #[inline(always)]
@@ -38,7 +38,7 @@ fn add_unit(layout: &TileLayout, chunk: &Chunk, slot: usize, act: Act, unit: usi
         let sum = if groups == 2 { act.sum(2 * unit + g) } else { act.sum(2 * unit) + act.sum(2 * unit + 1) };
         let mut sums = [-zero * sum; 16];
         for j in g * vectors..(g + 1) * vectors {
-            let w = &chunk.codes[slot][j * VEC..][..VEC];
+            let w = &chunk.codes[slot][j];
             let a: [i32; 4] = std::array::from_fn(|i| i32::from(a[4 * j + i] as i8));
             for (s, w) in sums.iter_mut().zip(w.chunks_exact(4)) {
                 *s += i32::from(w[0]) * a[0] + i32::from(w[1]) * a[1] + i32::from(w[2]) * a[2] + i32::from(w[3]) * a[3];

@@ -3,7 +3,7 @@
 
 use super::q8::{at_scales, at_sums, q8_row_bytes};
 use crate::formats::Offset;
-use crate::formats::tile::{TILE_ROWS, TileLayout, UNIT, VEC};
+use crate::formats::tile::{TILE_ROWS, TileLayout, UNIT, VEC, Vectors};
 
 /// Units taken apart at once (256 columns): codes and scales of a chunk stay in the first-level cache while all
 /// tokens pass by.
@@ -13,7 +13,7 @@ pub(super) const CHUNK: usize = 8;
 #[repr(C, align(64))]
 pub(super) struct Chunk {
     /// Codes of a unit: eight vectors of 16 rows × 4 columns. Signed or unsigned, as the kernel likes them.
-    pub codes: [[u8; 8 * VEC]; CHUNK],
+    pub codes: [Vectors; CHUNK],
     /// `d * sc` of each group of each unit: index `2 * unit + group`, with groups of 32 at even places only.
     pub scale: [[f32; TILE_ROWS]; 2 * CHUNK],
     /// Offset of each group, placed as the scales.
@@ -22,7 +22,7 @@ pub(super) struct Chunk {
 
 impl Chunk {
     pub(super) const EMPTY: Chunk = Chunk {
-        codes: [[0; 8 * VEC]; CHUNK],
+        codes: [[[0; VEC]; 8]; CHUNK],
         scale: [[0.0; TILE_ROWS]; 2 * CHUNK],
         offset: [[0.0; TILE_ROWS]; 2 * CHUNK],
     };
@@ -53,7 +53,7 @@ pub(super) fn fill_unit(layout: &TileLayout, tile: &[u8], unit: usize, chunk: &m
     layout.unpack_unit(&panel[layout.at_codes() + inside * layout.unit_bytes()..], codes);
     if let Some(table) = spec.table {
         let unsigned = table.map(|x| (x as u8) ^ 0x80);
-        for code in codes.iter_mut() {
+        for code in codes.as_flattened_mut() {
             *code = unsigned[usize::from(*code & 15)];
         }
     }

@@ -14,7 +14,12 @@ const MAX_DEPTH: usize = 64;
 pub(super) fn install(environment: &mut Environment<'static>) {
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
-        let raised = Raised(message.to_string());
+        // Only plain values become text here: a list may hold itself many times over.
+        let text = match message.kind() {
+            ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::None => message.to_string(),
+            other => format!("({other})"),
+        };
+        let raised = Raised(text);
         Err(Error::new(ErrorKind::InvalidOperation, "raised by the template").with_source(raised))
     });
     environment.add_filter("tojson", tojson);
@@ -29,22 +34,27 @@ pub(super) fn without_generation_tags(source: &str) -> String {
         let (before, tag) = rest.split_at(at + 2);
         out.push_str(before);
         rest = tag;
-        let open = tag.len() - tag.trim_start_matches(['-', '+']).len();
-        let Some(end) = tag.find("%}") else { continue };
-        let body = &tag[open.min(end)..end];
-        let close = body.len() - body.trim_end_matches(['-', '+']).len();
-        let word = body[..body.len() - close].trim();
-        let replacement = match word {
-            "generation" => "if true",
-            "endgeneration" => "endif",
-            _ => continue,
+        // `{%`, a mark for white space, the word, another mark, `%}`.
+        let inner = tag.strip_prefix(['-', '+']).unwrap_or(tag);
+        let open = &tag[..tag.len() - inner.len()];
+        let inner = inner.trim_start();
+        let (word, condition) = if inner.starts_with("generation") {
+            ("generation", "if true")
+        } else if inner.starts_with("endgeneration") {
+            ("endgeneration", "endif")
+        } else {
+            continue;
         };
-        out.push_str(&tag[..open.min(end)]);
-        out.push(' ');
-        out.push_str(replacement);
-        out.push(' ');
-        out.push_str(&body[body.len() - close..]);
-        rest = &tag[end..];
+        let after = inner[word.len()..].trim_start();
+        let end = after.strip_prefix(['-', '+']).unwrap_or(after);
+        if !end.starts_with("%}") {
+            continue;
+        }
+        let close = &after[..after.len() - end.len()];
+        for part in [open, " ", condition, " ", close] {
+            out.push_str(part);
+        }
+        rest = end;
     }
     out.push_str(rest);
     out
@@ -188,4 +198,20 @@ fn write_string(text: &str, ascii: bool, out: &mut String) {
         }
     }
     out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generation_tags_become_conditions_with_the_same_white_space_control() {
+        assert_eq!(
+            without_generation_tags("a{%- generation -%}b{% endgeneration +%}c{% if generation %}d{%generation%}"),
+            "a{%- if true -%}b{% endif +%}c{% if generation %}d{% if true %}"
+        );
+        for other in ["{% generations %}", "{% generation", "{%", "{{ generation }}", "{%- set generation = 1 %}"] {
+            assert_eq!(without_generation_tags(other), other);
+        }
+    }
 }
