@@ -2,4 +2,28 @@
 //!
 //! A test whose model is not there is reported by name as ignored with a reason, never as passed.
 
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
 pub mod ops;
+pub mod random;
+pub mod rules;
+
+/// All tests; the slow ones on whole models only if asked for.
+pub fn tests(_include_models: bool) -> Vec<Trial> {
+    let mut tests = ops::tests();
+    tests.extend(rules::tests());
+    tests.sort_by(|a, b| a.name().cmp(b.name()));
+    tests
+}
+
+/// Runs the tests as `cargo test` would, with the arguments of the command line. `--include-models` adds the slow ones.
+pub fn main() -> ExitCode {
+    const MODELS: &str = "--include-models";
+    let all: Vec<String> = std::env::args().collect();
+    let mut args = Arguments::from_iter(all.iter().filter(|a| *a != MODELS));
+    // One after the other: each uses all processors, and workers that wait for each other spin.
+    args.test_threads = args.test_threads.or(Some(1));
+    libtest_mimic::run(&args, tests(all.iter().any(|a| a == MODELS))).exit_code()
+}

@@ -1,0 +1,374 @@
+//! Random small graphs: model pages of random shape, soups of elementwise ops and of projections, with values that are
+//! read twice, never, or by the world outside.
+
+use std::sync::Arc;
+
+use onetrip_core::batch::{RopeSpec, StepBatch};
+use onetrip_core::device::WeightData;
+use onetrip_core::expr::Bind;
+use onetrip_core::formats::DType;
+use onetrip_core::fuse::Setting;
+use onetrip_core::graph::{Graph, Source, ValueId};
+use onetrip_core::ops::attention::Attention;
+use onetrip_core::ops::cache_write::CacheWrite;
+use onetrip_core::ops::elementwise::{Elementwise, Tree, Unary};
+use onetrip_core::ops::embed::Embed;
+use onetrip_core::ops::gather_rows::GatherRows;
+use onetrip_core::ops::matmul::Matmul;
+use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
+use onetrip_core::ops::rope::Rope;
+use onetrip_core::ops::{Compute, Op, RowClass, Target};
+use onetrip_core::reference::{RefState, RefTensor};
+use onetrip_core::selftest::{Rng, random_batch, random_weight};
+use onetrip_core::tensor::{Cache, Sig};
+
+/// Tokens of the vocabulary of every random graph.
+const VOCABULARY: usize = 13;
+
+/// A graph with everything needed to run it.
+pub struct Case {
+    /// As a page would write it, before any rule.
+    pub graph: Graph,
+    /// What the weights are.
+    pub numbers: Vec<RefTensor>,
+    /// The same, as a device takes them.
+    pub weights: Vec<WeightData>,
+    /// Caches, filled with random numbers.
+    pub states: Vec<RefState>,
+    /// The step.
+    pub batch: StepBatch,
+}
+
+impl Case {
+    /// The case of a seed.
+    pub fn new(seed: u64) -> Case {
+        let mut rng = Rng::new(seed);
+        let bind = random_bind(&mut rng);
+        let cache = if rng.below(2) == 0 { DType::F32 } else { DType::F16 };
+        let mut w = Writer { g: Graph::default(), rng: &mut rng, weights: vec![], states: vec![], cache };
+        let table = w.weight(VOCABULARY, 0);
+        let x = w.push(Embed { scale: 1.0 }, &[table]);
+        let end = match w.rng.below(4) {
+            0 => w.elementwise_soup(x),
+            1 => w.projection_soup(x),
+            _ => w.page(x),
+        };
+        w.finish(end);
+        let Writer { g: graph, weights: sigs, states, .. } = w;
+        let (mut weights, mut numbers): (Vec<WeightData>, Vec<RefTensor>) = Default::default();
+        for sig in &sigs {
+            let (bytes, data) = random_weight(&mut rng, sig, sig.rows.constant().unwrap_or(1) as usize);
+            weights.push(Arc::new(bytes));
+            numbers.push(data);
+        }
+        let (batch, pages) = random_batch(&mut rng, bind, VOCABULARY as u64, &graph.ropes);
+        let states = states.iter().filter_map(|s| s.cache().map(|c| filled(&mut rng, c, s.dtype, &batch, pages)));
+        let states = states.collect();
+        Case { graph, numbers, weights, states, batch }
+    }
+
+    /// The setting of this case's batch for a target.
+    pub fn setting(&self, target: Target) -> Setting {
+        let bind = self.batch.bind();
+        Setting {
+            tokens: RowClass::of(bind.t as usize),
+            seqs: RowClass::of(bind.s as usize),
+            one_each: bind.t == bind.s,
+            compute: Compute::F32,
+            target,
+        }
+    }
+}
+
+/// One token, one token a sequence, or a ragged batch; contexts cross a page of the cache or not.
+fn random_bind(rng: &mut Rng) -> Bind {
+    let s = 1 + rng.below(3);
+    let t = match rng.below(4) {
+        0 => return Bind { t: 1, s: 1, l: 1 + rng.below(50) },
+        1 => s,
+        2 => s + rng.below(6),
+        _ => s + rng.below(20),
+    };
+    Bind { t, s, l: t.div_ceil(s) + rng.below(40) }
+}
+
+fn filled(rng: &mut Rng, cache: Cache, dtype: DType, batch: &StepBatch, pages: usize) -> RefState {
+    let page_len = batch.page_len as usize;
+    let mut state = RefState::new(cache, dtype, page_len, pages);
+    for page in 0..pages {
+        for (head, offset) in (0..cache.heads).flat_map(|h| (0..page_len).map(move |o| (h, o))) {
+            state.set(page, head, offset, &rng.normals(cache.dim));
+        }
+    }
+    state
+}
+
+struct Writer<'r> {
+    g: Graph,
+    rng: &'r mut Rng,
+    weights: Vec<Sig>,
+    states: Vec<Sig>,
+    cache: DType,
+}
+
+impl Writer<'_> {
+    fn one_in(&mut self, n: u64) -> bool {
+        self.rng.below(n) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.rng.below(from.len() as u64) as usize]
+    }
+
+    /// A weight; a width of 0 stands for a random one.
+    fn weight(&mut self, rows: usize, width: usize) -> ValueId {
+        let width = if width == 0 { self.pick(&[16, 32, 48, 64]) } else { width };
+        let sig = Sig::weight(rows, width, DType::F32);
+        self.weights.push(sig.clone());
+        let n = self.weights.len() - 1;
+        self.g.source(format!("weight {n}"), sig, Source::Weight(n))
+    }
+
+    fn width(&self, v: ValueId) -> usize {
+        self.g.values[v].sig.width
+    }
+
+    fn push(&mut self, op: impl Into<Op>, ins: &[ValueId]) -> ValueId {
+        let op = op.into();
+        let name = format!("{}.{}", op.name(), self.g.nodes.len());
+        let out = match self.g.push(name, op, ins) {
+            Ok(outs) => outs[0],
+            Err(e) => panic!("the generator made a graph that cannot be: {e}"),
+        };
+        // Now and then a value has another reader, or must be there at the end, or a node is made that nobody reads.
+        if self.g.values[out].sig.cache().is_none() {
+            match self.rng.below(40) {
+                0 => self.g.outputs.push(out),
+                1 => {
+                    let twice = self.g.push("second reader", Elementwise::scale(0.25), &[out]);
+                    self.g.outputs.extend(twice.unwrap_or_default());
+                }
+                2 => {
+                    let _ = self.g.push("unread", Elementwise::scale(-1.0), &[out]);
+                }
+                _ => {}
+            }
+        }
+        out
+    }
+
+    /// A norm as pages write it: without a weight, then times a weight row. Sometimes of a wrong kind.
+    fn norm(&mut self, x: ValueId, dim: usize) -> ValueId {
+        let group = if dim == WHOLE_ROW { self.width(x) } else { dim };
+        let norm = RmsNorm { eps: 1e-5, dim, weight: false, residual: false };
+        let y = self.push(norm, &[x]);
+        match self.rng.below(12) {
+            0 => y,
+            // Not a weight row: times another value.
+            1 => self.push(Elementwise::mul(), &[y, x]),
+            2 => self.push(Elementwise::mul(), &[y, y]),
+            // A row as wide as all heads together is no weight of a head's norm.
+            3 => {
+                let w = self.weight(1, self.width(x));
+                self.push(Elementwise::mul(), &[w, y])
+            }
+            n => {
+                let w = self.weight(1, group);
+                self.push(Elementwise::mul(), &if n % 2 == 0 { [y, w] } else { [w, y] })
+            }
+        }
+    }
+
+    fn linear(&mut self, x: ValueId, rows: usize, bias: bool) -> ValueId {
+        let w = self.weight(rows, self.width(x));
+        let y = self.push(Matmul::plain(), &[x, w]);
+        // Without this, numbers would grow from layer to layer.
+        if !bias {
+            return y;
+        }
+        // A short row repeats within the output: that is no bias of an epilogue.
+        let short = self.one_in(8) && rows % 2 == 0;
+        let b = self.weight(1, if short { rows / 2 } else { rows });
+        self.push(Elementwise::add(), &[y, b])
+    }
+
+    fn unary(&mut self) -> Unary {
+        self.pick(&[Unary::Silu, Unary::GeluTanh, Unary::Sigmoid, Unary::Tanh])
+    }
+
+    /// A model page like those of the engine, with every optional part drawn.
+    fn page(&mut self, x: ValueId) -> ValueId {
+        let width = self.width(x);
+        let (dim, kv_heads) = (self.pick(&[8, 16, 32]), self.pick(&[1, 2, 3]));
+        let heads = kv_heads * self.pick(&[1, 2, 4]);
+        let pairs = if self.one_in(3) { dim / 4 } else { dim / 2 };
+        let inv_freq = (0..pairs).map(|i| 100f32.powf(-(i as f32) / pairs as f32)).collect();
+        let table = self.g.rope_table(RopeSpec { inv_freq, factor: 1.0 });
+        let neox = self.one_in(2);
+        let (bias, head_norm, sandwich) = (self.one_in(2), self.one_in(2), self.one_in(2));
+        let window = self.one_in(3).then_some(5);
+        let mut x = x;
+        if self.one_in(2) {
+            x = self.push(Elementwise::scale((width as f32).sqrt()), &[x]);
+        }
+        for _ in 0..1 + self.rng.below(2) {
+            let h = self.norm(x, WHOLE_ROW);
+            let mut q = self.linear(h, heads * dim, bias);
+            let mut k = self.linear(h, kv_heads * dim, bias);
+            let v = self.linear(h, kv_heads * dim, bias);
+            if head_norm {
+                (q, k) = (self.norm(q, dim), self.norm(k, dim));
+            }
+            let rope = |heads| Rope { heads, dim, pairs, neox, table, norm: None };
+            if !self.one_in(6) {
+                q = self.push(rope(heads), &[q]);
+            }
+            if !self.one_in(6) {
+                k = self.push(rope(kv_heads), &[k]);
+            }
+            let states = [0, 1].map(|_| {
+                let sig = Sig::state(Cache { heads: kv_heads, dim }, self.cache);
+                self.states.push(sig.clone());
+                let n = self.states.len() - 1;
+                self.g.source(format!("state {n}"), sig, Source::State(n))
+            });
+            let write = CacheWrite { pair: false, rope: None };
+            let ks = self.push(write.clone(), &[k, states[0]]);
+            let vs = self.push(write, &[v, states[1]]);
+            let attention = Attention {
+                heads,
+                kv_heads,
+                dim,
+                scale: 1.0 / (dim as f32).sqrt(),
+                window,
+                softcap: self.one_in(4).then_some(20.0),
+                q_rope: None,
+                write: None,
+            };
+            let a = self.push(attention.clone(), &[q, ks, vs]);
+            if self.one_in(8) {
+                // A second attention over what the first one's writes made.
+                let b = self.push(attention, &[a, ks, vs]);
+                self.g.outputs.push(b);
+            }
+            let mut o = self.linear(a, width, false);
+            if sandwich {
+                o = self.norm(o, WHOLE_ROW);
+            }
+            let operands = if self.one_in(2) { [o, x] } else { [x, o] };
+            x = self.push(Elementwise::add(), &operands);
+            let h = self.norm(x, WHOLE_ROW);
+            let f = self.feed_forward(h, width);
+            let f = if sandwich { self.norm(f, WHOLE_ROW) } else { f };
+            x = self.push(Elementwise::add(), &[f, x]);
+        }
+        x
+    }
+
+    fn feed_forward(&mut self, h: ValueId, width: usize) -> ValueId {
+        let wide = self.pick(&[24, 40, 96]);
+        let gate = self.linear(h, wide, false);
+        let up = self.linear(h, wide, false);
+        let f = self.unary();
+        let act = self.push(Elementwise::glu(f), &[gate, up]);
+        // The gate is read by something else too: it cannot be swallowed.
+        if self.one_in(8) {
+            self.g.outputs.push(gate);
+        }
+        self.linear(act, width, false)
+    }
+
+    /// Matmuls of shared and of own inputs, biases, gates and residuals in random order.
+    fn projection_soup(&mut self, x: ValueId) -> ValueId {
+        let mut pool = vec![x];
+        for _ in 0..3 + self.rng.below(6) {
+            let x = self.pick(&pool);
+            let made = match self.rng.below(6) {
+                0 => self.norm(x, WHOLE_ROW),
+                1 => {
+                    let wide = self.width(x);
+                    let y = self.linear(x, wide, false);
+                    // y + y, or y + x: a residual that is the product itself or the input.
+                    let other = if self.one_in(3) { y } else { x };
+                    self.push(Elementwise::add(), &[y, other])
+                }
+                2 => {
+                    let width = self.width(x);
+                    let h = self.norm(x, WHOLE_ROW);
+                    self.feed_forward(h, width)
+                }
+                3 => {
+                    let (rows, bias) = (self.pick(&[16, 32, 48]), self.one_in(2));
+                    self.linear(x, rows, bias)
+                }
+                _ => {
+                    let (rows, tree) = (self.pick(&[16, 32]), self.random_tree(2));
+                    let (a, b) = (self.linear(x, rows, false), self.linear(x, rows, false));
+                    self.push(Elementwise { tree }, &[a, b])
+                }
+            };
+            pool.push(self.calmed(made));
+        }
+        pool[pool.len() - 1]
+    }
+
+    /// A value with numbers of ordinary size: products of products would grow without end.
+    fn calmed(&mut self, x: ValueId) -> ValueId {
+        if self.one_in(2) { x } else { self.push(Elementwise { tree: Tree::unary(Unary::Tanh, Tree::In(0)) }, &[x]) }
+    }
+
+    fn random_tree(&mut self, operands: u64) -> Tree {
+        let (a, b) = (Tree::In(0), Tree::In(operands as usize - 1));
+        let f = self.unary();
+        match self.rng.below(6) {
+            0 => Tree::add(a, b),
+            1 => Tree::mul(a, b),
+            2 => Tree::mul(Tree::unary(f, a), b),
+            3 => Tree::add(Tree::mul(a, Tree::Const(0.5)), Tree::unary(f, b)),
+            4 => Tree::mul(a, Tree::mul(b, Tree::Const(-0.75))),
+            _ => Tree::unary(f, Tree::add(a, b)),
+        }
+    }
+
+    /// Elementwise ops on each other, on weight rows, and on narrower rows that repeat.
+    fn elementwise_soup(&mut self, x: ValueId) -> ValueId {
+        let mut pool = vec![x];
+        let narrow = self.width(x) / 2;
+        let half = self.linear(x, narrow, false);
+        pool.push(half);
+        for _ in 0..3 + self.rng.below(8) {
+            let a = self.pick(&pool);
+            let made = match self.rng.below(5) {
+                0 => {
+                    let f = self.unary();
+                    self.push(Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[a])
+                }
+                1 => {
+                    let w = self.weight(1, self.width(a));
+                    let op = if self.one_in(2) { Elementwise::mul() } else { Elementwise::add() };
+                    self.push(op, &[a, w])
+                }
+                2 => self.push(Elementwise::scale(0.5), &[a]),
+                _ => {
+                    let (b, tree) = (self.pick(&pool), self.random_tree(2));
+                    self.push(Elementwise { tree }, &[a, b])
+                }
+            };
+            pool.push(self.calmed(made));
+        }
+        pool[pool.len() - 1]
+    }
+
+    /// Rows of the sequences, a norm, a head; or the value as it is.
+    fn finish(&mut self, x: ValueId) {
+        let mut x = x;
+        if !self.one_in(4) {
+            x = self.push(GatherRows, &[x]);
+            x = self.norm(x, WHOLE_ROW);
+            x = self.linear(x, 29, false);
+        }
+        if !self.g.outputs.contains(&x) {
+            self.g.outputs.push(x);
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Every rule on random graphs: it changes neither the results nor the order of states, and never adds bytes.
+
+use std::sync::Arc;
+
+use libtest_mimic::{Failed, Trial};
+use onetrip_core::device::{Device, DeviceError};
+use onetrip_core::fuse::{Fuse, RULES, fuse};
+use onetrip_core::graph::Graph;
+use onetrip_core::ops::{Op, Target};
+use onetrip_core::plan::{self, Layouts, Plan};
+use onetrip_core::probe::Silent;
+use onetrip_core::reference::{RefState, RefTensor, eval_graph};
+use onetrip_core::run::record;
+use onetrip_core::selftest::Rng;
+use onetrip_core::simd::Isa;
+use onetrip_cpu::CpuDevice;
+
+use crate::random::Case;
+
+/// Random graphs for every rule, and for every kind of subset.
+const GRAPHS: u64 = 150;
+/// Largest difference, relative to the largest number of an output. Reference and rewritten reference compute the same
+/// sums in f64 and round to f32 in between at fewer places; the device sums in f32 in another order.
+const REFERENCE: f32 = 2e-5;
+const DEVICE: f32 = 2e-4;
+
+/// One test per rule, one of random subsets, one of all, one of devices that have no kernels.
+pub fn tests() -> Vec<Trial> {
+    let mut tests: Vec<Trial> = RULES
+        .iter()
+        .map(|rule| {
+            let name = format!("rules/{}/keeps the results and adds no bytes", rule.name);
+            Trial::test(name, move || alone(rule.name))
+        })
+        .collect();
+    tests.push(Trial::test("rules/all together keep the results and add no bytes", || {
+        let mut check = Checker::new()?;
+        for seed in 0..GRAPHS {
+            check.case(seed, &Fuse::All)?;
+        }
+        check.all_fired()
+    }));
+    tests.push(Trial::test("rules/random subsets keep the results and add no bytes", || {
+        let mut check = Checker::new()?;
+        for seed in 0..GRAPHS {
+            let mut rng = Rng::new(seed + 77_000);
+            let some = RULES.iter().filter(|_| rng.below(2) == 0).map(|r| r.name.to_string()).collect();
+            check.case(seed, &Fuse::Some(some))?;
+        }
+        Ok(())
+    }));
+    for (name, target) in [("cuda", Target::Cuda), ("wgsl", Target::Wgsl)] {
+        let name = format!("rules/{name} has no kernels yet: every rewrite is refused by name and no plan runs");
+        tests.push(Trial::test(name, move || refused(target)));
+    }
+    tests
+}
+
+/// A rule alone. Some look for what an earlier rule made (a weighted norm, a pair of cache writes), so every rule is also
+/// run behind those it builds on.
+fn alone(rule: &'static str) -> Result<(), Failed> {
+    let behind: &[&str] = match rule {
+        "norm-residual" | "norm-prologue" | "norm-rope" => &["norm-weight"],
+        "attention-write" => &["rope-cache-write"],
+        _ => &[],
+    };
+    let lists = [vec![rule], behind.iter().copied().chain([rule]).collect()];
+    let mut check = Checker::new()?;
+    for list in &lists[..1 + !behind.is_empty() as usize] {
+        let wanted = Fuse::Some(list.iter().map(|s| s.to_string()).collect());
+        for seed in 0..GRAPHS {
+            check.case(seed, &wanted)?;
+        }
+    }
+    match check.fired.iter().any(|name| *name == rule) {
+        true => Ok(()),
+        false => Err(format!("rule {rule} never fired on {GRAPHS} random graphs").into()),
+    }
+}
+
+struct Checker {
+    devices: Vec<CpuDevice>,
+    fired: Vec<&'static str>,
+}
+
+impl Checker {
+    fn new() -> Result<Checker, Failed> {
+        let devices = [1, 2].into_iter().map(|n| CpuDevice::with_isa(Some(n), Isa::detect()));
+        let devices = devices.collect::<Result<_, _>>()?;
+        Ok(Checker { devices, fired: vec![] })
+    }
+
+    fn all_fired(&self) -> Result<(), Failed> {
+        let never: Vec<&str> = RULES.iter().map(|r| r.name).filter(|name| !self.fired.contains(name)).collect();
+        if never.is_empty() { Ok(()) } else { Err(format!("never fired: {}", never.join(", ")).into()) }
+    }
+
+    fn case(&mut self, seed: u64, wanted: &Fuse) -> Result<(), Failed> {
+        let case = Case::new(seed);
+        // One graph in four runs on two threads: joins are where kernels could go wrong, and slow.
+        let device = &mut self.devices[(seed % 4 == 0) as usize];
+        let fired = check(&case, wanted, device).map_err(|why| format!("graph of seed {seed}, {wanted:?}: {why}"))?;
+        self.fired.extend(fired.into_iter().filter(|(_, n)| *n > 0).map(|(name, _)| name));
+        Ok(())
+    }
+}
+
+type Fired = Vec<(&'static str, usize)>;
+
+fn check(case: &Case, wanted: &Fuse, device: &mut CpuDevice) -> Result<Fired, String> {
+    let setting = case.setting(device.target());
+    let mut after = case.graph.clone();
+    let report = fuse(&mut after, &setting, wanted);
+    if !report.refused.is_empty() {
+        return Err(format!("the CPU has every kernel, yet refused: {:?}", report.refused));
+    }
+    after.check_order()?;
+    let (want, want_states) = reference(case, &case.graph);
+    let (have, have_states) = reference(case, &after);
+    same("reference", &have, &want, REFERENCE)?;
+    same_states("reference", &have_states, &want_states, REFERENCE)?;
+
+    let lower =
+        |wanted| plan::lower(case.graph.clone(), setting, wanted, &Layouts::new(), "cpu").map_err(|e| e.to_string());
+    let (plain, fused) = (lower(&Fuse::None)?, lower(wanted)?);
+    let bytes = |plan: &Plan| {
+        let ledger = plan.ledger(case.batch.bind());
+        ledger.bytes_read + ledger.bytes_written
+    };
+    if bytes(&fused) > bytes(&plain) {
+        return Err(format!("moves {} bytes, before the rule {}\n{}", bytes(&fused), bytes(&plain), fused.table(None)));
+    }
+    if fused.dispatches.len() > plain.dispatches.len() {
+        return Err(format!("{} dispatches became {}", plain.dispatches.len(), fused.dispatches.len()));
+    }
+    let (have, have_states) = run(case, fused, device).map_err(|e| e.to_string())?;
+    same("device", &have, &want, DEVICE)?;
+    same_states("device", &have_states, &want_states, DEVICE)?;
+    Ok(report.fired)
+}
+
+fn reference(case: &Case, graph: &Graph) -> (Vec<RefTensor>, Vec<RefState>) {
+    let mut states = case.states.clone();
+    let compute = onetrip_core::ops::Compute::F32;
+    (eval_graph(graph, &case.numbers, compute, &case.batch, &mut states), states)
+}
+
+fn run(case: &Case, plan: Plan, device: &mut CpuDevice) -> Result<(Vec<RefTensor>, Vec<RefState>), DeviceError> {
+    device.set_guards(true);
+    device.set_weights(case.weights.clone());
+    device.set_states(&case.states.iter().map(|s| s.bytes.len() as u64).collect::<Vec<_>>())?;
+    case.states.iter().enumerate().for_each(|(i, s)| device.write_state(i, &s.bytes));
+    let plan = Arc::new(plan);
+    let recording = record(&plan, device, &mut Silent)?;
+    device.submit(&recording, &case.batch)?;
+    if !device.guards_intact() {
+        return Err(DeviceError::Batch("a kernel wrote beyond its output".into()));
+    }
+    let bind = case.batch.bind();
+    let outputs = case.graph.outputs.iter().enumerate().map(|(i, &v)| {
+        let sig = &case.graph.values[v].sig;
+        RefTensor { width: sig.width, data: device.output(&plan, i, sig.rows.eval(bind) as usize) }
+    });
+    let states = case.states.iter().enumerate().map(|(i, s)| RefState { bytes: device.read_state(i), ..s.clone() });
+    Ok((outputs.collect(), states.collect()))
+}
+
+fn same(what: &str, have: &[RefTensor], want: &[RefTensor], tolerance: f32) -> Result<(), String> {
+    if have.len() != want.len() {
+        return Err(format!("{what}: {} outputs, should be {}", have.len(), want.len()));
+    }
+    have.iter()
+        .zip(want)
+        .enumerate()
+        .try_for_each(|(i, (have, want))| close(&format!("{what}, output {i}"), &have.data, &want.data, tolerance))
+}
+
+fn same_states(what: &str, have: &[RefState], want: &[RefState], tolerance: f32) -> Result<(), String> {
+    let numbers = |s: &RefState| {
+        let row = s.dtype.row_bytes(s.cache.dim).unwrap_or(1);
+        let mut out = vec![0.0; s.bytes.len() / row * s.cache.dim];
+        s.dtype.def().dequantize(&s.bytes, &mut out);
+        out
+    };
+    have.iter().zip(want).enumerate().try_for_each(|(i, (have, want))| {
+        // A number between two f16 may round either way.
+        let tolerance = if want.dtype == onetrip_core::formats::DType::F32 { tolerance } else { 1e-3 };
+        close(&format!("{what}, state {i}"), &numbers(have), &numbers(want), tolerance)
+    })
+}
+
+fn close(what: &str, have: &[f32], want: &[f32], tolerance: f32) -> Result<(), String> {
+    if have.len() != want.len() {
+        return Err(format!("{what}: {} numbers, should be {}", have.len(), want.len()));
+    }
+    let scale = want.iter().fold(1e-3f32, |a, x| a.max(x.abs()));
+    for (i, (h, w)) in have.iter().zip(want).enumerate() {
+        let error = (h - w).abs() / scale;
+        if !(error <= tolerance) {
+            return Err(format!("{what}, number {i}: {h}, should be {w}: {error:.1e} > {tolerance:.0e}"));
+        }
+    }
+    Ok(())
+}
+
+/// On a target without kernels: what a rule would make is refused and listed, the graph stays as it was written, and
+/// recording stops at the first gap.
+fn refused(target: Target) -> Result<(), Failed> {
+    let mut refused_rules = vec![];
+    let mut device = CpuDevice::new(Some(1))?;
+    for seed in 0..GRAPHS {
+        let case = Case::new(seed);
+        let on_cpu = fuse(&mut case.graph.clone(), &case.setting(Target::Cpu(Isa::detect())), &Fuse::All);
+        let mut graph = case.graph.clone();
+        let report = fuse(&mut graph, &case.setting(target), &Fuse::All);
+        let names = |g: &Graph| -> Vec<String> {
+            // Dropping a node that does nothing needs no kernel.
+            let one_each = case.setting(target).one_each;
+            g.nodes
+                .iter()
+                .filter(|n| !(one_each && n.op == Op::GatherRows(onetrip_core::ops::gather_rows::GatherRows)))
+                .map(|n| format!("{} {:?}", n.name, n.op))
+                .collect()
+        };
+        if names(&graph) != names(&case.graph) {
+            return Err(format!("seed {seed}: the graph was changed without a kernel").into());
+        }
+        for (rule, n) in report.fired.iter().filter(|(rule, _)| *rule != "empty-nodes") {
+            if *n > 0 {
+                return Err(format!("seed {seed}: {rule} fired without a kernel").into());
+            }
+        }
+        // The first rule that fired on the CPU found the same graph here.
+        let first = on_cpu.fired.iter().find(|(rule, n)| *n > 0 && *rule != "empty-nodes");
+        if let Some((rule, _)) = first
+            && !report.refused.iter().any(|r| r.rule == *rule && !r.why.is_empty())
+        {
+            return Err(format!("seed {seed}: {rule} was neither applied nor refused").into());
+        }
+        refused_rules.extend(report.refused.iter().map(|r| r.rule));
+        let plan = plan::lower(case.graph.clone(), case.setting(target), &Fuse::All, &Layouts::new(), "elsewhere")?;
+        let ledger = plan.ledger(case.batch.bind());
+        if ledger.gaps == 0
+            || !plan.table(None).contains("GAP ")
+            || !plan.rules_text().contains("refused") && first.is_some()
+        {
+            return Err(format!("seed {seed}: a gap is hidden:\n{}", plan.table(None)).into());
+        }
+        match record(&Arc::new(plan), &mut device, &mut Silent) {
+            Err(DeviceError::Gap { why, .. }) if !why.is_empty() => {}
+            Err(e) => return Err(format!("seed {seed}: another error than the gap: {e}").into()),
+            Ok(_) => return Err(format!("seed {seed}: a plan with gaps was recorded").into()),
+        }
+    }
+    // Rules that look for what another rule made find nothing here; the others must all have been refused somewhere.
+    let builds_on = ["empty-nodes", "norm-residual", "norm-prologue", "norm-rope", "attention-write"];
+    let missing = RULES.iter().map(|r| r.name).filter(|n| !builds_on.contains(n) && !refused_rules.contains(n));
+    match missing.collect::<Vec<_>>() {
+        none if none.is_empty() => Ok(()),
+        some => Err(format!("never refused: {}", some.join(", ")).into()),
+    }
+}
