@@ -217,7 +217,7 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
         }
         device.submit(&recording, &batch)?;
         if !device.guards_intact() {
-            return Err(wrong(format!("run {run} wrote beyond an output")));
+            return Err(wrong(format!("run {run} wrote beyond an output, or two workers wrote to one place")));
         }
         for (i, want) in expected.iter().enumerate() {
             let have = device.output(&plan, i, want.rows());
