@@ -9,11 +9,13 @@ use libtest_mimic::{Arguments, Trial};
 pub mod ops;
 pub mod random;
 pub mod rules;
+pub mod tokenizers;
 
 /// All tests; the slow ones on whole models only if asked for.
 pub fn tests(_include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(rules::tests());
+    tests.extend(tokenizers::tests());
     tests.sort_by(|a, b| a.name().cmp(b.name()));
     tests
 }
