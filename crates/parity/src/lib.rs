@@ -6,14 +6,19 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+pub mod harness;
 pub mod ops;
+pub mod pages;
 pub mod random;
 pub mod rules;
+pub mod shape;
+pub mod small;
 
 /// All tests; the slow ones on whole models only if asked for.
 pub fn tests(_include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(rules::tests());
+    tests.extend(pages::tests());
     tests.sort_by(|a, b| a.name().cmp(b.name()));
     tests
 }
