@@ -6,16 +6,22 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+pub mod harness;
 pub mod ops;
+pub mod pages;
 pub mod random;
 pub mod rules;
+pub mod shape;
+pub mod small;
 pub mod tokenizers;
 
 /// All tests; the slow ones on whole models only if asked for.
 pub fn tests(_include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(rules::tests());
-    tests.extend(tokenizers::tests());
+    tests.extend(pages::tests());
+    let models = onetrip_engine::switch::models_dir();
+    tests.extend(tokenizers::tests(models.as_deref()));
     tests.sort_by(|a, b| a.name().cmp(b.name()));
     tests
 }

@@ -50,15 +50,17 @@ const QUESTION: &str = "Write one sentence about the sea.";
 /// The tests of all tokenizers; one whose file is not in the folder `models` is there as ignored, named *not run*.
 pub fn tests(models: Option<&Path>) -> Vec<Trial> {
     let mut tests = vec![];
-    let mut add = |name: String, place: &str, test: fn(&str, &Path) -> Result<(), Failed>, key: &'static str| {
-        match models.map(|models| models.join(place)).filter(|path: &PathBuf| path.is_file()) {
+    let mut add =
+        |name: String, place: &str, test: fn(&str, &Path) -> Result<(), Failed>, key: &'static str| match models
+            .map(|models| models.join(place))
+            .filter(|path: &PathBuf| path.is_file())
+        {
             Some(path) => tests.push(Trial::test(name, move || test(key, &path))),
             None => {
                 let name = format!("{name} (not run: no {place})");
                 tests.push(Trial::test(name, || Ok(())).with_ignored_flag(true));
             }
-        }
-    };
+        };
     for (key, place, _) in GGUF {
         add(format!("tokenizer/gguf/{key}/goldens"), place, gguf_goldens, key);
         add(format!("tokenizer/gguf/{key}/answers"), place, gguf_answers, key);

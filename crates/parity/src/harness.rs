@@ -1,0 +1,174 @@
+//! Running models in tests: an engine with chosen options, batches with chosen logits, comparison.
+
+use std::path::PathBuf;
+
+use libtest_mimic::Failed;
+use onetrip_core::batch::{SampleParams, StepBatch};
+use onetrip_core::formats::DType;
+use onetrip_core::fuse::Fuse;
+use onetrip_core::ops::{Compute, Target};
+use onetrip_core::probe::Silent;
+use onetrip_core::simd::Isa;
+use onetrip_cpu::CpuDevice;
+use onetrip_engine::files::ModelFile;
+use onetrip_engine::model::{Model, ModelOptions, PlanKey};
+use onetrip_engine::page::Want;
+use onetrip_engine::scheduler::Sampled;
+use onetrip_engine::step::{Engine, STEP_ROWS};
+
+/// What may be chosen for a run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Type of the caches.
+    pub cache: DType,
+    /// Convert matrices to this type.
+    pub weights: Option<DType>,
+    /// Precision of activations.
+    pub compute: Compute,
+    /// Rules.
+    pub fuse: Fuse,
+    /// Instruction set.
+    pub isa: Isa,
+    /// Workers.
+    pub threads: usize,
+    /// Positions of a sequence.
+    pub context: usize,
+    /// Sequences.
+    pub sequences: usize,
+}
+
+impl Default for Options {
+    /// As the command line has it, for one text of 1024 tokens, on one thread: more give the same bits (a test says so).
+    fn default() -> Self {
+        Options {
+            cache: DType::F16,
+            weights: None,
+            compute: Compute::Int8,
+            fuse: Fuse::All,
+            isa: Isa::detect(),
+            threads: 1,
+            context: 1024,
+            sequences: 1,
+        }
+    }
+}
+
+impl Options {
+    /// f32 in activations and caches: what differs then is the order of sums.
+    pub fn f32() -> Options {
+        Options { cache: DType::F32, compute: Compute::F32, ..Options::default() }
+    }
+
+    /// The same with other rules.
+    pub fn fused(&self, fuse: Fuse) -> Options {
+        Options { fuse, ..self.clone() }
+    }
+
+    /// The model's part.
+    pub fn model(&self) -> ModelOptions {
+        ModelOptions {
+            cache: self.cache,
+            weights: self.weights,
+            compute: self.compute,
+            fuse: self.fuse.clone(),
+            target: Target::Cpu(self.isa),
+            device: "cpu".into(),
+        }
+    }
+}
+
+/// One rule alone.
+pub fn only(rule: &str) -> Fuse {
+    Fuse::Some(vec![rule.into()])
+}
+
+/// Loads a model on the CPU.
+pub fn load(file: ModelFile, o: &Options) -> Result<Engine, Failed> {
+    let device = CpuDevice::with_isa(Some(o.threads), o.isa)?;
+    let model = Model::new(file, o.model())?;
+    Ok(Engine::load(model, Box::new(device), o.context, o.sequences, o.threads, &|_, _| {})?)
+}
+
+/// Rows of logits that a batch gives.
+pub fn run(engine: &mut Engine, batch: &mut StepBatch, want: Want) -> Result<Vec<Vec<f32>>, Failed> {
+    let key = PlanKey::of(batch.ids.len(), batch.seqs.len(), want);
+    let recorded = engine.record_with(key, &mut Silent)?;
+    engine.submit(&recorded, batch)?;
+    let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
+    let out = engine.device().output(&recorded.plan, 0, rows);
+    Ok(out.chunks_exact(engine.vocabulary()).map(<[f32]>::to_vec).collect())
+}
+
+/// New sequences.
+pub fn sequences(engine: &mut Engine, n: usize) -> Result<Vec<usize>, Failed> {
+    (0..n).map(|_| engine.scheduler().add(SampleParams::default()).ok_or("no room for a sequence".into())).collect()
+}
+
+/// Logits: `[sequence][step][token]`.
+pub type Answers = Vec<Vec<Vec<f32>>>;
+
+/// Teacher forcing: the logits after each text and then after each token of `then`, which follows all of them:
+/// `[sequence][step]`. Steps have at most `chunk` rows in all, so a short text decodes while a long one is still read.
+pub fn forced(
+    engine: &mut Engine,
+    seqs: &[usize],
+    texts: &[&[u32]],
+    then: &[u32],
+    chunk: usize,
+) -> Result<Answers, Failed> {
+    for (seq, text) in seqs.iter().zip(texts) {
+        engine.scheduler().set_tokens(*seq, text);
+    }
+    let mut answers: Answers = vec![vec![]; seqs.len()];
+    while answers.iter().any(|a| a.len() <= then.len()) {
+        let Some(mut batch) = engine.scheduler().next(chunk) else { return Err("nothing left to run".into()) };
+        let rows = run(engine, &mut batch, Want::LastLogits)?;
+        // The scheduler says which rows end a text; the token that it takes for chosen is put right afterwards.
+        let row_as_id = |row: usize| Sampled { seq: 0, id: row as u32, log_prob: None, top: vec![] };
+        for end in engine.scheduler().accept(&batch, row_as_id) {
+            let at = seqs.iter().position(|x| *x == end.seq).ok_or("a sequence that nobody added")?;
+            let mut tokens = engine.scheduler().tokens(end.seq).to_vec();
+            tokens.pop();
+            tokens.push(then.get(answers[at].len()).copied().unwrap_or(0));
+            engine.scheduler().set_tokens(end.seq, &tokens);
+            answers[at].push(rows[end.id as usize].clone());
+        }
+    }
+    answers.iter_mut().for_each(|a| a.truncate(then.len() + 1));
+    Ok(answers)
+}
+
+/// The usual rows of a step.
+pub const CHUNK: usize = STEP_ROWS;
+
+/// Largest difference between two rows of logits.
+pub fn difference(a: &[f32], b: &[f32]) -> f32 {
+    // A NaN must not vanish in a maximum.
+    let worse = |worst: f32, d: f32| if d.is_nan() || d > worst { d } else { worst };
+    if a.len() != b.len() { f32::INFINITY } else { a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, worse) }
+}
+
+/// Largest difference between two answers of [`forced`].
+pub fn differences(a: &Answers, b: &Answers) -> f32 {
+    difference(
+        &a.iter().flatten().flatten().copied().collect::<Vec<_>>(),
+        &b.iter().flatten().flatten().copied().collect::<Vec<_>>(),
+    )
+}
+
+/// Root of the mean of the squared differences between two answers.
+pub fn root_mean_square(a: &Answers, b: &Answers) -> f32 {
+    let squares = a.iter().flatten().flatten().zip(b.iter().flatten().flatten()).map(|(a, b)| ((a - b) as f64).powi(2));
+    let (sum, n) = squares.fold((0.0, 0usize), |(sum, n), x| (sum + x, n + 1));
+    (sum / n.max(1) as f64).sqrt() as f32
+}
+
+/// Index of the largest logit.
+pub fn best(row: &[f32]) -> usize {
+    row.iter().enumerate().max_by(|a, b| a.1.total_cmp(b.1)).map_or(0, |(i, _)| i)
+}
+
+/// The folder of fetched models.
+pub fn models() -> Option<PathBuf> {
+    onetrip_engine::switch::models_dir()
+}

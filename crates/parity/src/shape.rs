@@ -1,0 +1,168 @@
+//! Shapes of models: their metadata and the names and sizes of their tensors, without any weights.
+
+use onetrip_engine::files::{Metadata, Value};
+
+/// The shape of a model of one of the pages.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// Architecture, by GGUF's name.
+    pub arch: &'static str,
+    /// Layers.
+    pub layers: usize,
+    /// Width of the residual stream.
+    pub width: usize,
+    /// Query heads.
+    pub heads: usize,
+    /// Key/value heads.
+    pub kv_heads: usize,
+    /// Numbers per head.
+    pub dim: usize,
+    /// Width of the feed-forward part.
+    pub ffn: usize,
+    /// Tokens.
+    pub vocab: usize,
+    /// Positions.
+    pub context: usize,
+    /// Base of the rotary embedding.
+    pub rope_base: f32,
+    /// Epsilon of the norms.
+    pub eps: f32,
+    /// Positions a token sees in layers with a window.
+    pub window: Option<u32>,
+    /// The head is the embedding table.
+    pub tied: bool,
+}
+
+/// A tensor of a shape.
+#[derive(Clone, Debug)]
+pub struct Tensor {
+    /// GGUF's name.
+    pub name: String,
+    /// Numbers in a row.
+    pub width: usize,
+    /// Rows; none for a single row (norms, biases), which has one dimension in files.
+    pub rows: Option<usize>,
+}
+
+impl Tensor {
+    /// Dimensions as GGUF lists them, innermost first.
+    pub fn dims(&self) -> Vec<u64> {
+        [Some(self.width), self.rows].into_iter().flatten().map(|n| n as u64).collect()
+    }
+
+    /// How many numbers.
+    pub fn len(&self) -> usize {
+        self.width * self.rows.unwrap_or(1)
+    }
+
+    /// True for no numbers.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Shape {
+    /// GGUF's metadata.
+    pub fn metadata(&self) -> Metadata {
+        let mut m = Metadata::new();
+        let a = self.arch;
+        m.insert("general.architecture".into(), Value::Str(a.into()));
+        let counts = [
+            ("block_count", self.layers),
+            ("context_length", self.context),
+            ("embedding_length", self.width),
+            ("feed_forward_length", self.ffn),
+            ("attention.head_count", self.heads),
+            ("attention.head_count_kv", self.kv_heads),
+            ("attention.key_length", self.dim),
+            ("attention.value_length", self.dim),
+            ("rope.dimension_count", self.dim),
+        ];
+        let mut set = |key: &str, value| m.insert(format!("{a}.{key}"), value);
+        counts.into_iter().for_each(|(key, n)| {
+            set(key, Value::U64(n as u64));
+        });
+        set("attention.layer_norm_rms_epsilon", Value::F64(self.eps.into()));
+        set("rope.freq_base", Value::F64(self.rope_base.into()));
+        if let Some(w) = self.window {
+            set("attention.sliding_window", Value::U64(w.into()));
+        }
+        m
+    }
+
+    /// The same as Hugging Face's `config.json` says it.
+    pub fn config_json(&self) -> serde_json::Value {
+        let model_type = if self.arch == "gemma3" { "gemma3_text" } else { self.arch };
+        let mut config = serde_json::json!({
+            "model_type": model_type,
+            "hidden_size": self.width,
+            "intermediate_size": self.ffn,
+            "num_hidden_layers": self.layers,
+            "num_attention_heads": self.heads,
+            "num_key_value_heads": self.kv_heads,
+            "head_dim": self.dim,
+            "vocab_size": self.vocab,
+            "max_position_embeddings": self.context,
+            "rms_norm_eps": self.eps,
+            "rope_theta": self.rope_base,
+            "tie_word_embeddings": self.tied,
+        });
+        if let Some(w) = self.window {
+            config["sliding_window"] = w.into();
+        }
+        if self.arch == "gemma3" {
+            config["query_pre_attn_scalar"] = self.dim.into();
+            config["rope_local_base_freq"] = 10000.0.into();
+            config["sliding_window_pattern"] = 6.into();
+        }
+        config
+    }
+
+    /// Layer `i` sees everything before it. In Gemma 3, every sixth does; elsewhere a window holds for all.
+    pub fn is_global(&self, layer: usize) -> bool {
+        self.window.is_none() || (self.arch == "gemma3" && (layer + 1) % 6 == 0)
+    }
+
+    /// All tensors that the page reads.
+    pub fn tensors(&self) -> Vec<Tensor> {
+        let mut out = vec![];
+        let mut add = |name: String, width, rows| out.push(Tensor { name, width, rows });
+        add("token_embd.weight".into(), self.width, Some(self.vocab));
+        let (q, kv) = (self.heads * self.dim, self.kv_heads * self.dim);
+        for layer in 0..self.layers {
+            let mut norm = |name: &str, width| add(format!("blk.{layer}.{name}"), width, None);
+            norm("attn_norm.weight", self.width);
+            norm("ffn_norm.weight", self.width);
+            if self.arch == "gemma3" {
+                norm("post_attention_norm.weight", self.width);
+                norm("post_ffw_norm.weight", self.width);
+            }
+            if matches!(self.arch, "gemma3" | "qwen3") {
+                norm("attn_q_norm.weight", self.dim);
+                norm("attn_k_norm.weight", self.dim);
+            }
+            if self.arch == "qwen2" {
+                norm("attn_q.bias", q);
+                norm("attn_k.bias", kv);
+                norm("attn_v.bias", kv);
+            }
+            let matrices = [
+                ("attn_q", self.width, q),
+                ("attn_k", self.width, kv),
+                ("attn_v", self.width, kv),
+                ("attn_output", q, self.width),
+                ("ffn_gate", self.width, self.ffn),
+                ("ffn_up", self.width, self.ffn),
+                ("ffn_down", self.ffn, self.width),
+            ];
+            for (name, width, rows) in matrices {
+                add(format!("blk.{layer}.{name}.weight"), width, Some(rows));
+            }
+        }
+        add("output_norm.weight".into(), self.width, None);
+        if !self.tied {
+            add("output.weight".into(), self.width, Some(self.vocab));
+        }
+        out
+    }
+}
