@@ -3,3 +3,4 @@
 //! A test whose model is not there is reported by name as ignored with a reason, never as passed.
 
 pub mod ops;
+pub mod tokenizers;
