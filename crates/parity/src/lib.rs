@@ -8,6 +8,7 @@ use libtest_mimic::{Arguments, Trial};
 
 pub mod harness;
 pub mod ops;
+<<<<<<< HEAD
 pub mod pages;
 pub mod random;
 pub mod rules;
@@ -35,3 +36,6 @@ pub fn main() -> ExitCode {
     args.test_threads = args.test_threads.or(Some(1));
     libtest_mimic::run(&args, tests(all.iter().any(|a| a == MODELS))).exit_code()
 }
+=======
+pub mod tokenizers;
+>>>>>>> text
