@@ -8,7 +8,6 @@ use libtest_mimic::{Arguments, Trial};
 
 pub mod harness;
 pub mod ops;
-<<<<<<< HEAD
 pub mod pages;
 pub mod random;
 pub mod rules;
@@ -36,6 +35,3 @@ pub fn main() -> ExitCode {
     args.test_threads = args.test_threads.or(Some(1));
     libtest_mimic::run(&args, tests(all.iter().any(|a| a == MODELS))).exit_code()
 }
-=======
-pub mod tokenizers;
->>>>>>> text
