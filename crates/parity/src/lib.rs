@@ -13,12 +13,14 @@ pub mod random;
 pub mod rules;
 pub mod shape;
 pub mod small;
+pub mod whole;
 
 /// All tests; the slow ones on whole models only if asked for.
-pub fn tests(_include_models: bool) -> Vec<Trial> {
+pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(rules::tests());
     tests.extend(pages::tests());
+    tests.extend(whole::tests(include_models));
     tests.sort_by(|a, b| a.name().cmp(b.name()));
     tests
 }

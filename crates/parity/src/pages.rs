@@ -20,10 +20,11 @@ const ARCHS: [&str; 4] = ["llama", "qwen2", "qwen3", "gemma3"];
 const THEN: [u32; 3] = [7, 90, 33];
 /// Logits are of size 4 or so. f32 sums in another order differ by a few of their last digits.
 const SUMS: f32 = 5e-4;
-/// With int8 activations, a difference in the last digit can turn the code that a number rounds to, and the next layers
-/// carry that on. All codes together are off from f32 by much more: what two ways of running may differ by is this part of
-/// what int8 differs from f32, both as root mean squares over all logits.
-const CODES: f32 = 0.5;
+/// With int8 activations, a difference in the last digit can turn the code that a number rounds to; that moves the next
+/// numbers by a thousandth, which turns a tenth of their codes. In the end two ways of running may be like two independent
+/// roundings: sqrt(2) times what one of them is off from f32, as root mean squares over all logits. (Measured: rules 0 to
+/// 0.1 times, instruction sets up to 0.7 times.)
+const CODES: f32 = 1.42;
 
 /// The tests.
 pub fn tests() -> Vec<Trial> {
@@ -136,7 +137,6 @@ fn rules_int8(arch: &'static str) -> Result<(), Failed> {
 /// Compares what two ways of running with int8 activations gave; `exact` is with f32 activations.
 fn codes(what: &str, a: &Answers, b: &Answers, exact: &Answers) -> Result<(), Failed> {
     let (off, allowed) = (root_mean_square(a, b), CODES * root_mean_square(a, exact).min(root_mean_square(b, exact)));
-    eprintln!("MEASURE {what} {off:.2e} of {allowed:.2e} max {:.2e}", differences(a, b));
     if off <= allowed.max(SUMS) {
         Ok(())
     } else {
