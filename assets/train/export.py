@@ -3,8 +3,8 @@
     python assets/train/export.py --data DIR --npz RESULTS/NAME.npz [--log RESULTS/log.json] [--to assets/tiny.gguf]
 
 DIR is the output folder of `prepare.py`. Every number is measured on the file as read back and dequantized, in float32:
-bits per byte on the held-out chapters, and the longest verbatim run that samples share with the training text. All facts
-go to a JSON file beside the GGUF, together with reference ids and logits for an engine to be compared with.
+bits per byte on the held-out chapters, and the longest verbatim run that samples share with the training text. All
+facts go to a JSON file beside the GGUF, together with reference ids and logits for an engine to be compared with.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from prepare import END
 
 COPY = 50  # characters in a row that would be a copy
 SAMPLE = 400  # characters of a sample
-PROMPTS = ["", "It is a truth", "Mr. Darcy", "She was", "\"My dear", "The next morning", "Elizabeth", "Captain", "He had",
-           "It was", "They"]
+PROMPTS = ["", "It is a truth", "Mr. Darcy", "She was", "\"My dear", "The next morning", "Elizabeth", "Captain",
+           "He had", "It was", "They"]
 LICENCE_NOTE = "Trained on public domain text (six novels by Jane Austen); weights under MIT OR Apache-2.0"
 
 
@@ -153,7 +153,8 @@ def main() -> None:
         "held_out_tokens": len(data["test"]) - 1,
         "held_out_share": int(data["test_bytes"]) / sum(int(data[f"{p}_bytes"]) for p in ("train", "val", "test")),
     }
-    for name, part, stride in (("held_out", "test", 512), ("held_out_no_overlap", "test", 1024), ("validation", "val", 512)):
+    measured = (("held_out", "test", 512), ("held_out_no_overlap", "test", 1024), ("validation", "val", 512))
+    for name, part, stride in measured:
         nats = total_nats(model, data[part], "cpu", shape.context, min(stride, shape.context), batch=4)
         facts[f"{name}_bits_per_byte"] = round(nats / math.log(2) / int(data[f"{part}_bytes"]), 4)
         print(f"{name}: {facts[f'{name}_bits_per_byte']} bits/byte (Q8_0 weights, float32 arithmetic)", flush=True)
@@ -174,7 +175,8 @@ def main() -> None:
         runs = longest_copies(samples, text)
         longest = max(runs, key=len)
         facts["copies"][group] = {
-            "samples": len(runs), "with_copy": sum(len(r) >= COPY for r in runs), "longest": len(longest), "text": longest,
+            "samples": len(runs), "with_copy": sum(len(r) >= COPY for r in runs), "longest": len(longest),
+            "text": longest,
         }
         print(f"{group}: {facts['copies'][group]}", flush=True)
     greedy = [tokenizer.decode(generate(model, [0, *tokenizer.encode(p).ids], 1, tokens, 0, 0)[0]) for p in PROMPTS]
@@ -193,8 +195,9 @@ def main() -> None:
         "greedy_tokens": generate(model, start, 1, 32, 0, 0)[0][len(start) :],
     }
     if args.log:
-        facts["training"] = next(r for r in json.loads(args.log.read_text()) if r["name"] == job["name"])
-        facts["tried"] = {r["name"]: {k: r[k] for k in ("parameters", "val", "test")} for r in json.loads(args.log.read_text())}
+        records = json.loads(args.log.read_text())
+        facts["training"] = next(r for r in records if r["name"] == job["name"])
+        facts["tried"] = {r["name"]: {k: r[k] for k in ("parameters", "val", "test")} for r in records}
     args.to.with_suffix(".json").write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n")
     for sample in facts["samples"]:
         print(f"---\n{sample}")

@@ -40,7 +40,8 @@ class Shape:
         return out
 
     def norms(self) -> list[str]:
-        return [f"blk.{n}.{k}_norm.weight" for n in range(self.layers) for k in ("attn", "ffn")] + ["output_norm.weight"]
+        blocks = [f"blk.{n}.{k}_norm.weight" for n in range(self.layers) for k in ("attn", "ffn")]
+        return [*blocks, "output_norm.weight"]
 
 
 class Llama(nn.Module):
@@ -83,7 +84,8 @@ class Llama(nn.Module):
     def forward(self, ids: torch.Tensor, cache: list | None = None) -> torch.Tensor:
         """ids: [batch, time] to logits [batch, time, vocab].
 
-        `cache` starts as [] and is filled with every layer's keys and values; a later call then takes one new token each.
+        `cache` starts as [] and is filled with every layer's keys and values; a later call then takes one new token
+        each.
         """
         s = self.shape
         b, t = ids.shape
@@ -115,8 +117,8 @@ class Llama(nn.Module):
 def windows(tokens, context: int, stride: int):
     """Cuts a token stream into overlapping windows so that each token after the first is scored once.
 
-    Yields (first input, end, first scored target): inputs are tokens[first:end-1], targets tokens[first+1:end], of which
-    those from position `first scored` (an index into tokens) on count.
+    Yields (first input, end, first scored target): inputs are tokens[first:end-1], targets tokens[first+1:end], of
+    which those from position `first scored` (an index into tokens) on count.
     """
     scored = 1
     while scored < len(tokens):

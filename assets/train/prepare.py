@@ -9,7 +9,8 @@ TEXT_DIR holds `austen-*.txt` (plain text, hard-wrapped lines). Written to OUT_D
                        `children` (the two tokens that BPE merged into each token, or -1, -1);
 - `parts.json`         the text of the three parts, chapter by chapter, for `export.py`.
 
-A stream is `<|endoftext|>` chapter `<|endoftext|>` chapter ... `<|endoftext|>`: the same token opens and closes a chapter.
+A stream is `<|endoftext|>` chapter `<|endoftext|>` chapter ... `<|endoftext|>`: the same token opens and closes a
+chapter.
 
 Split, by the number of the chapter within its novel, so that every part has whole contiguous chapters of every novel:
 
@@ -30,12 +31,14 @@ END = "<|endoftext|>"
 VOCABULARIES = (1024, 2048)
 CHAPTER = re.compile(r"^\s*(?:CHAPTER|Chapter)\s+(?:[IVXL]+|\d+)\s*$", re.MULTILINE)
 # Lines that the printed editions and their transcribers added around the author's text.
-EDITION = re.compile(r"^\s*(?:VOLUME\b.*|FINIS|Finis|THE END|\*[* ]+|\[(?:End volume|At this point).*)\s*$", re.MULTILINE)
+EDITION = re.compile(
+    r"^\s*(?:VOLUME\b.*|FINIS|Finis|THE END|\*[* ]+|\[(?:End volume|At this point).*)\s*$", re.MULTILINE
+)
 AFTERWORD = re.compile(r"^\*Vide a letter.*|^A NOTE ON THE TEXT", re.MULTILINE)
 
 
 def chapters(raw: str) -> list[str]:
-    """The chapters of one novel: headings dropped, paragraphs unwrapped to one line each and parted by an empty line."""
+    """The chapters of one novel: headings dropped, paragraphs unwrapped to one line each, an empty line between."""
     end = AFTERWORD.search(raw)
     bodies = CHAPTER.split(raw[: end.start()] if end else raw)[1:]  # [0] is the title page
     clean = []

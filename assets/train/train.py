@@ -4,13 +4,14 @@
 
 DIR holds the `tokens-V.npz` of `prepare.py`. Two stages, each job a process of its own on the same GPU:
 
-1. Teachers, too large to ship but better on unseen text, and one student that learns from the text alone (the control).
+1. Teachers, too large to ship, and students that learn from the text alone (the controls).
 2. Students that learn from the text and from the mean of the teachers' predictions.
 
-Against learning the text by heart (3.5 MB is little): dropout, weight decay, averaged weights (EMA), early stopping on `val`,
-and every epoch another segmentation: some tokens are replaced by the two pieces that BPE had merged into them.
-Each job stops at its share of the wall clock; the learning rate is a cosine over steps or time, whichever is further on.
-Written: `NAME.npz` (float16 weights of the best moment) for each student and `log.json` (configurations, curves, results).
+Against learning the text by heart (3.5 MB is little): dropout, weight decay, averaged weights (EMA), early stopping on
+`val`, and every epoch another segmentation: some tokens are replaced by the two pieces that BPE had merged into them.
+Each job stops at its share of the wall clock; the learning rate is a cosine over steps or time, whichever is further
+on. Written: `NAME.npz` (float16 weights of the best moment) for each student and `log.json` (configurations, curves,
+results).
 """
 
 import argparse
@@ -84,7 +85,7 @@ class Text:
     def segmented(self, seed: int) -> np.ndarray:
         """All chapters in another order, some tokens replaced by their two pieces."""
         rng = np.random.default_rng(seed)
-        chapters = np.split(self.tokens, np.flatnonzero(self.tokens == 0)[1:])[:-1]  # each from its end-of-text token on
+        chapters = np.split(self.tokens, np.flatnonzero(self.tokens == 0)[1:])[:-1]  # each from its end-of-text on
         rng.shuffle(chapters)
         pieces = np.concatenate([*chapters, [0]])
         chance = self.share * self.job.split * rng.random()  # some epochs nearly whole, some well broken up
@@ -225,7 +226,8 @@ def stage(args, jobs, chosen, seconds: float) -> None:
     """Runs the chosen jobs in processes side by side; kills what outlives its time by 25 s."""
     deadline = time.time() + seconds
     command = [sys.executable, __file__, "--data", args.data, "--out", args.out, "--work", args.work,
-               "--deadline", str(deadline), *(["--smoke"] if args.smoke else []), *(["--compile"] if args.compile else [])]
+               "--deadline", str(deadline), *(["--smoke"] if args.smoke else []),
+               *(["--compile"] if args.compile else [])]
     running = [subprocess.Popen([*command, "--job", j.name]) for j in chosen]
     for process in running:
         try:

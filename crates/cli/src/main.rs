@@ -1,2 +1,99 @@
-//! the binary onetrip: one file per command
-fn main() {}
+//! The binary `onetrip`: one file per command.
+//!
+//! A command parses its flags (shared ones are groups in [`options`]), opens a model with [`load`], and prints through
+//! [`output`], which knows about closed pipes and `--json`. Errors are one line on stderr and an exit code: [`fail`].
+
+mod bench;
+mod chat;
+mod count;
+mod devices;
+mod explain;
+mod fail;
+mod inspect;
+mod interrupt;
+mod load;
+mod machine;
+mod options;
+mod output;
+mod plans;
+mod ppl;
+mod profile;
+mod prompt;
+mod run;
+mod selftest;
+mod stats;
+mod tokenize;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use fail::Fail;
+use output::Out;
+
+/// Runs transformer models. A model step is a plan you can read: a short list of dispatches, which the same program
+/// explains, counts, runs and profiles.
+#[derive(Parser)]
+#[command(name = "onetrip", version, arg_required_else_help = true, max_term_width = 100)]
+#[command(after_help = "Exit codes: 0 done, 1 failed at work, 2 bad input or usage, 130 interrupted.\n\
+    First steps: onetrip run \"It is a truth\"    onetrip explain    onetrip chat --model MODEL.gguf")]
+struct Cli {
+    /// Print one JSON object, and nothing else, on stdout
+    #[arg(long, global = true, display_order = 900)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Continue a text, token by token
+    Run(run::RunArgs),
+    /// Talk with a model; what was said stays in the cache
+    Chat(chat::ChatArgs),
+    /// Print the plan of a step: one row a dispatch, then rules and ledger
+    Explain(explain::ExplainArgs),
+    /// Count a plan (its ledger), and hold the counts against a file
+    Count(count::CountArgs),
+    /// Time each dispatch of a plan
+    Profile(profile::ProfileArgs),
+    /// Measure prompt and generation speed
+    Bench(bench::BenchArgs),
+    /// Measure perplexity, or the best tokens at each step of a given text
+    Ppl(ppl::PplArgs),
+    /// Turn text into token ids, or ids into text
+    Tokenize(tokenize::TokenizeArgs),
+    /// List metadata and tensors of a model file
+    Inspect(inspect::InspectArgs),
+    /// List devices and what they can do
+    Devices,
+    /// Run every op's cases on this machine's device and compare with their meaning
+    Selftest(selftest::SelftestArgs),
+}
+
+fn dispatch(command: Command, out: &Out) -> Result<(), Fail> {
+    match command {
+        Command::Run(args) => run::main(args, out),
+        Command::Chat(args) => chat::main(args, out),
+        Command::Explain(args) => explain::main(args, out),
+        Command::Count(args) => count::main(args, out),
+        Command::Profile(args) => profile::main(args, out),
+        Command::Bench(args) => bench::main(args, out),
+        Command::Ppl(args) => ppl::main(args, out),
+        Command::Tokenize(args) => tokenize::main(args, out),
+        Command::Inspect(args) => inspect::main(args, out),
+        Command::Devices => devices::main(out),
+        Command::Selftest(args) => selftest::main(args, out),
+    }
+}
+
+fn main() -> ExitCode {
+    let done = match Cli::try_parse() {
+        Ok(cli) => dispatch(cli.command, &Out::new(cli.json)),
+        Err(error) => fail::usage(&error),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(fail) => fail.report(),
+    }
+}

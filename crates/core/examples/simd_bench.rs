@@ -52,7 +52,7 @@ fn time(repeats: usize, mut f: impl FnMut()) -> (f64, f64) {
     f();
     let once = Instant::now();
     f();
-    let inner = (0.02 / once.elapsed().as_secs_f64().max(1e-9)).ceil().clamp(1.0, 1e6) as usize;
+    let inner = (0.1 / once.elapsed().as_secs_f64().max(1e-9)).ceil().clamp(1.0, 1e6) as usize;
     let mut times: Vec<f64> = (0..repeats)
         .map(|_| {
             let (cpu, wall) = (on_cpu(), Instant::now());
@@ -85,7 +85,7 @@ fn tiles(s: &Simd, only: &str) {
     let k = 2048;
     for (name, spec) in specs().into_iter().filter(|x| only.is_empty() || only == x.0) {
         let layout = TileLayout::new(spec, k).expect("a layout");
-        let stored: Vec<u8> = (0..16 * layout.stored_row_bytes()).map(|i| (i * 7919 >> 3) as u8).collect();
+        let stored: Vec<u8> = (0..16 * layout.stored_row_bytes()).map(|i| ((i * 7919) >> 3) as u8).collect();
         let rows: Vec<&[u8]> = stored.chunks(layout.stored_row_bytes()).collect();
         let unpack = |b: &[u8], u: &mut Unpacked| {
             u.codes[..spec.block].fill(b[0] & ((1u32 << spec.bits) - 1) as u8);

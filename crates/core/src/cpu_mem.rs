@@ -8,6 +8,7 @@
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use crate::batch::StepBatch;
 use crate::expr::Bind;
@@ -125,6 +126,33 @@ impl Items {
     }
 }
 
+/// What workers wrote in a dispatch: tests check the rule at the top of this module with it.
+#[derive(Default)]
+pub struct Claims(Mutex<Vec<(usize, usize, usize)>>);
+
+impl Claims {
+    fn add(&self, worker: usize, buf: RawBuf) {
+        let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        claims.push((buf.ptr as usize, buf.ptr as usize + buf.len, worker));
+    }
+
+    /// Forgets all; false if two workers took mutable ranges that overlap.
+    pub fn disjoint(&self) -> bool {
+        let mut claims = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        claims.sort_unstable();
+        // The range that reaches furthest so far, by worker: any later start below another worker's end overlaps.
+        let mut ends: Vec<usize> = vec![];
+        claims.iter().filter(|(start, end, _)| start < end).all(|&(start, end, worker)| {
+            if ends.len() <= worker {
+                ends.resize(worker + 1, 0);
+            }
+            let clear = ends.iter().enumerate().all(|(w, e)| w == worker || *e <= start);
+            ends[worker] = ends[worker].max(end);
+            clear
+        })
+    }
+}
+
 /// What one worker of a dispatch is called with.
 pub struct CpuCall<'a> {
     /// Operands in the order of `Step::args`.
@@ -137,6 +165,10 @@ pub struct CpuCall<'a> {
     pub items: &'a Items,
     /// Vector kernels of this processor.
     pub simd: &'static Simd,
+    /// Which worker this is.
+    pub worker: usize,
+    /// Where written ranges are noted, in tests.
+    pub claims: Option<&'a Claims>,
 }
 
 impl CpuCall<'_> {
@@ -163,6 +195,9 @@ impl CpuCall<'_> {
     #[allow(clippy::mut_from_ref)]
     pub fn write_bytes(&self, arg: usize, range: Range<usize>) -> &mut [u8] {
         let b = self.args[arg].slice(range.start, range.end.saturating_sub(range.start));
+        if let Some(claims) = self.claims {
+            claims.add(self.worker, b);
+        }
         // SAFETY: inside the buffer (checked by `slice`); disjoint from other items' ranges (module rule).
         unsafe { std::slice::from_raw_parts_mut(b.ptr, b.len) }
     }
@@ -216,6 +251,19 @@ mod tests {
             assert!(seen.iter().all(|&n| n == 1), "{total} {grain} {workers}");
             assert!(items.take().is_none());
         }
+    }
+
+    #[test]
+    fn overlapping_claims_of_two_workers_are_found() {
+        let mut memory = AlignedBytes::zeroed(100);
+        let mut claims = |list: &[(usize, usize, usize)]| {
+            let c = Claims::default();
+            list.iter().for_each(|&(w, at, len)| c.add(w, memory.raw().slice(at, len)));
+            c.disjoint()
+        };
+        assert!(claims(&[(0, 0, 10), (1, 10, 10), (0, 5, 5), (0, 0, 3), (1, 50, 0)]));
+        assert!(!claims(&[(0, 0, 50), (0, 1, 2), (1, 49, 10)]));
+        assert!(!claims(&[(1, 0, 4), (0, 0, 4)]));
     }
 
     #[test]

@@ -86,9 +86,9 @@ pub trait Device: Send {
     fn read_state(&self, index: usize) -> Vec<u8>;
     /// Overwrites a state's bytes.
     fn write_state(&mut self, index: usize, bytes: &[u8]);
-    /// Before every run, fills slots with NaN and puts guard bytes behind each: for tests.
+    /// Before every run, fills slots with NaN and puts guard bytes behind each, and notes who writes where: for tests.
     fn set_guards(&mut self, on: bool);
-    /// The guard bytes are as they were put.
+    /// The guard bytes are as they were put, and no two workers wrote to the same place in one dispatch.
     fn guards_intact(&self) -> bool;
     /// Counts since the start.
     fn counts(&self) -> Counts;

@@ -178,7 +178,9 @@ mod tests {
     /// Counts pairs the slow way.
     fn pairs(b: Bind, window: Option<u32>) -> u64 {
         let per = b.t / b.s;
-        (0..b.s).map(|_| (0..per).map(|i| (b.l - per + 1 + i).min(window.map_or(u64::MAX, u64::from))).sum::<u64>()).sum()
+        (0..b.s)
+            .map(|_| (0..per).map(|i| (b.l - per + 1 + i).min(window.map_or(u64::MAX, u64::from))).sum::<u64>())
+            .sum()
     }
 
     #[test]

@@ -71,8 +71,7 @@ impl Graph {
     ) -> Result<Vec<ValueId>, ShapeError> {
         let (name, op) = (name.into(), op.into());
         let sigs = op.shape(&self.sigs(ins)).map_err(|e| ShapeError { why: format!("{} (at {name})", e.why), ..e })?;
-        let outs: Vec<ValueId> =
-            sigs.into_iter().map(|sig| self.source(name.clone(), sig, Source::Node)).collect();
+        let outs: Vec<ValueId> = sigs.into_iter().map(|sig| self.source(name.clone(), sig, Source::Node)).collect();
         self.nodes.push(Node { name, op, ins: ins.to_vec(), outs: outs.clone() });
         Ok(outs)
     }

@@ -202,7 +202,8 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
     let mut expected_states = states.clone();
     let expected = eval_graph(&graph, &numbers, Compute::Int8, &batch, &mut expected_states);
     // Layouts are in the signatures already.
-    let plan = plan::lower(graph, setting, &Fuse::None, &Layouts::new(), device.name()).map_err(|e| wrong(e.to_string()))?;
+    let plan =
+        plan::lower(graph, setting, &Fuse::None, &Layouts::new(), device.name()).map_err(|e| wrong(e.to_string()))?;
     let plan = Arc::new(plan);
     result.kernels = plan.dispatches.iter().map(|d| d.kernel.clone()).collect();
     device.set_guards(true);
@@ -216,7 +217,7 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
         }
         device.submit(&recording, &batch)?;
         if !device.guards_intact() {
-            return Err(wrong(format!("run {run} wrote beyond an output")));
+            return Err(wrong(format!("run {run} wrote beyond an output, or two workers wrote to one place")));
         }
         for (i, want) in expected.iter().enumerate() {
             let have = device.output(&plan, i, want.rows());
@@ -255,7 +256,8 @@ fn numbers_of(state: &RefState) -> Vec<f32> {
 }
 
 fn fill_state(rng: &mut Rng, state: &mut RefState) {
-    let pages = state.bytes.len() / (state.cache.heads * state.page_len * state.dtype.row_bytes(state.cache.dim).unwrap_or(1));
+    let pages =
+        state.bytes.len() / (state.cache.heads * state.page_len * state.dtype.row_bytes(state.cache.dim).unwrap_or(1));
     let heads = state.cache.heads;
     for (page, head) in (0..pages).flat_map(|p| (0..heads).map(move |h| (p, h))) {
         for offset in 0..state.page_len {

@@ -19,6 +19,8 @@ mod lanes_x86;
 mod map;
 pub mod q8;
 #[cfg(target_arch = "x86_64")]
+mod q8_avx512;
+#[cfg(target_arch = "x86_64")]
 mod tile_avx2;
 #[cfg(target_arch = "x86_64")]
 mod tile_avx512;
@@ -256,14 +258,14 @@ pub fn simd(isa: Isa) -> &'static Simd {
 }
 
 /// One table: every generic kernel compiled for one instruction set. `$features` are attributes that say what the
-/// compiler may use; `$lanes` is the vector type; `$tile` the module with the integer kernels.
+/// compiler may use; `$lanes` is the vector type; `$tile` and `$quantize` the modules with the integer kernels.
 macro_rules! table {
-    ($module:ident, $isa:expr, $lanes:ty, $tile:ident, $features:tt) => {
+    ($module:ident, $isa:expr, $lanes:ty, $tile:ident, $quantize:ident, $features:tt) => {
         mod $module {
             use super::*;
 
             table!($isa, $features,
-                quantize_q8(x: &[f32], out: &mut [u8]) = q8::quantize;
+                quantize_q8(x: &[f32], out: &mut [u8]) = $quantize::quantize;
                 dot_tile(l: &TileLayout, t: &[u8], a: &[u8], n: usize, out: &mut [[f32; 16]]) = $tile::dot_tile;
                 dot_rows(o: &DotRows, out: &mut [f32], stride: usize) = floats::dot_rows::<$lanes>;
                 mix(o: &Mix, out: &mut [f32], stride: usize) = floats::mix::<$lanes>;
@@ -310,14 +312,15 @@ macro_rules! table {
     };
 }
 
-table!(portable, Isa::Portable, lanes::Portable, tile_portable, []);
+table!(portable, Isa::Portable, lanes::Portable, tile_portable, q8, []);
 #[cfg(target_arch = "x86_64")]
-table!(avx2, Isa::Avx2, lanes_x86::Avx2, tile_avx2, [target_feature(enable = "avx2,fma,f16c")]);
+table!(avx2, Isa::Avx2, lanes_x86::Avx2, tile_avx2, q8, [target_feature(enable = "avx2,fma,f16c")]);
 #[cfg(target_arch = "x86_64")]
 table!(
     avx512,
     Isa::Avx512,
     lanes_x86::Avx512,
     tile_avx512,
+    q8_avx512,
     [target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
 );

@@ -2,11 +2,12 @@
 //! each dispatch, and stamps the time between them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use onetrip_core::batch::StepBatch;
-use onetrip_core::cpu_mem::{ALIGN, AlignedBytes, CpuCall, Items, RawBuf};
+use onetrip_core::cpu_mem::{ALIGN, AlignedBytes, Claims, CpuCall, Items, RawBuf};
 use onetrip_core::device::{Counts, Device, DeviceError, Recording, WeightData};
 use onetrip_core::ops::{Code, Target};
 use onetrip_core::plan::{BufRef, Plan};
@@ -38,6 +39,7 @@ pub struct CpuDevice {
     /// Place of each slot in the arena in the last run.
     offsets: Vec<(usize, usize)>,
     guard: usize,
+    overlaps: usize,
     recording: Option<CpuRecording>,
     stamps: Vec<f64>,
     counts: Counts,
@@ -63,6 +65,7 @@ impl CpuDevice {
             arena: AlignedBytes::default(),
             offsets: vec![],
             guard: 0,
+            overlaps: 0,
             recording: None,
             stamps: vec![],
             counts: Counts::default(),
@@ -84,7 +87,8 @@ impl CpuDevice {
         let mut end = 0u64;
         for bytes in plan.slot_bytes(batch.bind()) {
             self.offsets.push((end as usize, bytes as usize));
-            end = end.saturating_add(bytes).saturating_add((ALIGN - 1 + self.guard) as u64) / ALIGN as u64 * ALIGN as u64;
+            end =
+                end.saturating_add(bytes).saturating_add((ALIGN - 1 + self.guard) as u64) / ALIGN as u64 * ALIGN as u64;
         }
         if end as usize > self.arena.as_ref().len() {
             if end > MAX_ARENA {
@@ -186,6 +190,9 @@ impl Device for CpuDevice {
         stamps.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let panicked = Mutex::new(None);
         let simd = self.simd;
+        let noted = Claims::default();
+        let claims = (self.guard > 0).then_some(&noted);
+        let overlap = AtomicUsize::new(0);
         let start = Instant::now();
         self.pool.run(&|worker, scratch, barrier| {
             for (entry, row) in r.entries.iter().zip(&rows) {
@@ -197,19 +204,26 @@ impl Device for CpuDevice {
                     continue;
                 };
                 if let Some(Code::Cpu(kernel)) = &plan.dispatches[*n].code {
-                    let call = CpuCall { args, batch, bind, items, simd };
+                    let call = CpuCall { args, batch, bind, items, simd, worker, claims };
                     // A worker that panics must still come to the barrier, or the others would wait for ever.
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| kernel(&call, scratch))) {
                         *panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
                     }
                 }
                 barrier.wait();
+                if let Some(claims) = claims {
+                    if worker == 0 && !claims.disjoint() {
+                        overlap.fetch_add(1, Ordering::Relaxed);
+                    }
+                    barrier.wait();
+                }
             }
         });
         self.stamps = stamps.into_inner().unwrap_or_else(PoisonError::into_inner);
         if let Some(panic) = panicked.into_inner().unwrap_or_else(PoisonError::into_inner) {
             resume_unwind(panic);
         }
+        self.overlaps += overlap.into_inner();
         let dispatches = rows.iter().flatten().count() as u64;
         self.counts.dispatches += dispatches;
         self.counts.barriers += dispatches;
@@ -238,12 +252,14 @@ impl Device for CpuDevice {
 
     fn set_guards(&mut self, on: bool) {
         self.guard = if on { GUARD } else { 0 };
+        self.overlaps = 0;
     }
 
     fn guards_intact(&self) -> bool {
         let arena = self.arena.as_ref();
         let ends = self.offsets.iter().map(|(at, len)| at + len);
-        ends.into_iter().all(|end| arena[end..end + self.guard].iter().all(|b| *b == POISON))
+        let intact = ends.into_iter().all(|end| arena[end..end + self.guard].iter().all(|b| *b == POISON));
+        intact && self.overlaps == 0
     }
 
     fn counts(&self) -> Counts {

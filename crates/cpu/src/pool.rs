@@ -15,7 +15,7 @@ use onetrip_core::cpu_mem::Scratch;
 const SPIN: Duration = Duration::from_micros(300);
 
 /// Waits of a barrier before the waiter lets the system run something else.
-const SPINS_BEFORE_YIELD: u32 = 1 << 14;
+const SPINS_BEFORE_YIELD: u32 = 1 << 9;
 
 /// What all workers of a job run: worker number, its scratch memory, the barrier.
 pub type Job<'a> = dyn Fn(usize, &mut Scratch, &Barrier) + Sync + 'a;
@@ -102,7 +102,8 @@ impl Pool {
         let mut pool = Pool { shared, threads: vec![], scratch: Scratch::default() };
         for n in 1..workers {
             let shared = pool.shared.clone();
-            let thread = std::thread::Builder::new().name(format!("onetrip-cpu-{n}")).spawn(move || work(n, &shared))?;
+            let thread =
+                std::thread::Builder::new().name(format!("onetrip-cpu-{n}")).spawn(move || work(n, &shared))?;
             pool.threads.push(thread);
         }
         Ok(pool)

@@ -197,7 +197,8 @@ fn from_json(file: &ModelFile) -> Result<Config, ConfigError> {
     let width = count("hidden_size", MAX_WIDTH)?;
     let head_dim = opt_count("head_dim", MAX_WIDTH)?.unwrap_or(width / heads.max(1));
     // Newer files keep all of the rotary embedding's numbers together.
-    let rope = [config.get("rope_parameters"), config.get("rope_scaling")].into_iter().flatten().find(|v| v.is_object());
+    let rope =
+        [config.get("rope_parameters"), config.get("rope_scaling")].into_iter().flatten().find(|v| v.is_object());
     let rope = rope.unwrap_or(&null);
     let rope = if arch == "gemma3" { rope.get("full_attention").unwrap_or(rope) } else { rope };
     let kind = rope.get("rope_type").or(rope.get("type")).and_then(Json::as_str).unwrap_or("default");
@@ -238,11 +239,7 @@ fn from_json(file: &ModelFile) -> Result<Config, ConfigError> {
         head_dim,
         context,
         eps: opt_f32(config, "rms_norm_eps").unwrap_or(1e-6),
-        rope: RopeConfig {
-            base: base.unwrap_or(if arch == "gemma3" { 1e6 } else { 10000.0 }),
-            dim: head_dim,
-            scaling,
-        },
+        rope: RopeConfig { base: base.unwrap_or(if arch == "gemma3" { 1e6 } else { 10000.0 }), dim: head_dim, scaling },
         local_rope_base: opt_f32(config, "rope_local_base_freq").unwrap_or(10000.0),
         window,
         window_period: match arch {

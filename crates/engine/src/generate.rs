@@ -93,7 +93,8 @@ pub fn generate(
     }
     let (n, context) = (tokens.len(), engine.context());
     if n > context {
-        let what = format!("the prompt has {n} tokens, the context {context}: give --context {n} or more, or less text");
+        let what =
+            format!("the prompt has {n} tokens, the context {context}: give --context {n} or more, or less text");
         return Err(StepError::Input(what));
     }
     engine.set_top(sample.top as usize);

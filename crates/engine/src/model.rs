@@ -93,8 +93,7 @@ impl Model {
         let config = Config::read(&file)?;
         let file = Arc::new(file);
         let weights = Weights::new(file.clone(), &config.arch, config.norm_plus_one, options.weights);
-        let mut model =
-            Model { file, config, options, weights, layouts: Layouts::new(), states: vec![] };
+        let mut model = Model { file, config, options, weights, layouts: Layouts::new(), states: vec![] };
         let (graph, states) = model.graph(Want::LastLogits)?;
         model.layouts = plan::choose_layouts(&graph, model.options.target, model.options.compute);
         model.states = states;

@@ -61,9 +61,8 @@ impl RopeConfig {
             Scaling::Linear { factor } => (plain.iter().map(|f| f / factor as f64).collect(), 1.0),
             Scaling::Yarn { factor, original, attention, beta_fast, beta_slow } => {
                 // Index of the pair that turns so many times over the original context.
-                let pair = |turns: f32| {
-                    self.dim as f64 * (original as f64 / (turns as f64 * tau)).ln() / (2.0 * base.ln())
-                };
+                let pair =
+                    |turns: f32| self.dim as f64 * (original as f64 / (turns as f64 * tau)).ln() / (2.0 * base.ln());
                 let low = pair(beta_fast).floor().max(0.0);
                 let high = pair(beta_slow).ceil().min(self.dim as f64 - 1.0);
                 let span = if high > low { high - low } else { 0.001 };

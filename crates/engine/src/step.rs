@@ -74,11 +74,15 @@ impl Engine {
         let bytes: Option<Vec<u64>> = model.states().iter().map(state_bytes).collect();
         let Some(bytes) = bytes else {
             let (dim, cache) = (model.config.head_dim, model.options.cache.name());
-            return Err(StepError::Input(format!("heads of {dim} are no whole blocks of --cache {cache}: use f16 or f32")));
+            return Err(StepError::Input(format!(
+                "heads of {dim} are no whole blocks of --cache {cache}: use f16 or f32"
+            )));
         };
         check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context)?;
         device.set_states(&bytes)?;
-        device.set_weights(model.weights().load(model.layouts(), threads, progress));
+        let weights = model.weights().load(model.layouts(), threads, progress);
+        let no_memory = |e| StepError::Input(format!("no memory for the weights: {e}"));
+        device.set_weights(weights.map_err(no_memory)?);
         let vocabulary = model.vocabulary()?;
         let (plans, scheduler) = (HashMap::new(), Scheduler::new(context, sequences));
         Ok(Engine { model, device, plans, scheduler, vocabulary, context, sequences, top: 0 })
@@ -131,7 +135,8 @@ impl Engine {
         let want = Want::Sample { top: self.top };
         let out = self.run(&mut batch, want)?;
         let width = 2 + 2 * self.top;
-        let tokens = self.scheduler.accept(&batch, |row| sampled(&out[row * width..(row + 1) * width], &batch.seqs[row]));
+        let tokens =
+            self.scheduler.accept(&batch, |row| sampled(&out[row * width..(row + 1) * width], &batch.seqs[row]));
         Ok(Some(tokens))
     }
 
@@ -193,7 +198,8 @@ impl Engine {
         let mut batch = StepBatch { page_len: PAGE_LEN as u32, ..Default::default() };
         let pages_each = (l as usize).div_ceil(PAGE_LEN);
         for i in 0..s as usize {
-            let ids: Vec<u32> = (0..t / s).map(|j| ((i as u64 * 31 + j * 7 + 1) % self.vocabulary as u64) as u32).collect();
+            let ids: Vec<u32> =
+                (0..t / s).map(|j| ((i as u64 * 31 + j * 7 + 1) % self.vocabulary as u64) as u32).collect();
             let pages = (i * pages_each..(i + 1) * pages_each).map(|p| p as u32).collect();
             batch.push(&ids, (l - t / s) as u32, SeqSpan { pages, ..Default::default() });
         }

@@ -84,7 +84,7 @@ impl Special {
 /// What turns a stretch of text without special tokens into ids.
 enum Model {
     /// Byte-level BPE from GGUF metadata.
-    Bpe(bpe::ByteLevelBpe),
+    Bpe(Box<bpe::ByteLevelBpe>),
     /// SentencePiece BPE by scores from GGUF metadata.
     Spm(spm::ScoredBpe),
     /// A whole pipeline from a `tokenizer.json`; it finds special tokens itself.
@@ -123,6 +123,14 @@ impl Tokenizer {
     /// A file that cannot be read or parsed, named with the reason.
     pub fn from_json_file(path: &Path) -> Result<Tokenizer, TokenizerError> {
         json::build(path)
+    }
+
+    /// Builds a tokenizer from the bytes of a `tokenizer.json` alone: no BOS, EOS or chat template but what is in it.
+    ///
+    /// # Errors
+    /// As [`Tokenizer::from_json_file`]; the path in the message is `tokenizer.json`.
+    pub fn from_json_slice(bytes: &[u8]) -> Result<Tokenizer, TokenizerError> {
+        json::from_slice(bytes)
     }
 
     /// The ids of `text`.

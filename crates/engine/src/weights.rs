@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-use onetrip_core::cpu_mem::AlignedBytes;
+use memmap2::{Mmap, MmapMut};
+use onetrip_core::cpu_mem::ALIGN;
 use onetrip_core::device::WeightData;
 use onetrip_core::formats::DType;
 use onetrip_core::plan::Layouts;
-use onetrip_core::selftest::repack;
-use onetrip_core::tensor::{Layout, Role, Sig};
+use onetrip_core::tensor::{Layout, Role, Sig, tile_layout};
 
 use crate::files::{FileError, Kind, ModelFile, TensorInfo};
 
@@ -126,80 +125,144 @@ impl Weights {
 
     /// Makes all weights ready: mapped where they can stay as they lie, else converted on `threads` threads, the
     /// file's pages given back tensor by tensor.
-    pub fn load(&self, layouts: &Layouts, threads: usize, progress: Progress) -> Vec<WeightData> {
+    pub fn load(&self, layouts: &Layouts, threads: usize, progress: Progress) -> std::io::Result<Vec<WeightData>> {
         let total = self.entries.iter().map(|e| e.tensor.bytes).sum();
-        let done = AtomicUsize::new(0);
-        let one = |(index, e): (usize, &Entry)| -> WeightData {
-            let layout = layouts.get(&index).copied().unwrap_or(Layout::Stored);
-            let data = self.make(e, layout, threads);
-            let now = done.fetch_add(e.tensor.bytes, Ordering::Relaxed) + e.tensor.bytes;
-            progress(now, total);
-            data
-        };
-        self.entries.iter().enumerate().map(one).collect()
+        let layout = |index: usize| layouts.get(&index).copied().unwrap_or(Layout::Stored);
+        let makes: Vec<Make> = self.entries.iter().enumerate().map(|(i, e)| Make::of(e, layout(i))).collect();
+        // One mapping for all that is made, in large pages: a step reads every weight once, and with pages of 4 KB it
+        // would wait for an address translation every 180 ns.
+        let mut ends = vec![];
+        let mut end = 0usize;
+        for make in &makes {
+            end += make.bytes().next_multiple_of(ALIGN);
+            ends.push(end);
+        }
+        let mut arena = MmapMut::map_anon(end.max(1))?;
+        #[cfg(target_os = "linux")]
+        // Refused by systems without large pages: then small ones do.
+        let _ = arena.advise(memmap2::Advice::HugePage);
+        let (mut rest, mut done) = (&mut arena[..], 0);
+        for (e, make) in self.entries.iter().zip(&makes) {
+            let (out, tail) = std::mem::take(&mut rest).split_at_mut(make.bytes().next_multiple_of(ALIGN));
+            rest = tail;
+            self.make(e, make, threads, &mut out[..make.bytes()]);
+            done += e.tensor.bytes;
+            progress(done, total);
+        }
+        let arena = Arc::new(arena.make_read_only()?);
+        let ready = self.entries.iter().zip(makes).zip(ends).map(|((e, make), end)| -> WeightData {
+            match make {
+                Make::Mapped => Arc::new(Mapped { file: self.file.clone(), tensor: e.tensor.clone() }),
+                _ => {
+                    let start = end - make.bytes().next_multiple_of(ALIGN);
+                    Arc::new(Made { arena: arena.clone(), range: start..start + make.bytes() })
+                }
+            }
+        });
+        Ok(ready.collect())
     }
 
-    fn make(&self, e: &Entry, layout: Layout, threads: usize) -> WeightData {
+    fn make(&self, e: &Entry, make: &Make, threads: usize, out: &mut [u8]) {
         let stored = self.file.data(&e.tensor);
-        if e.tensor.dims.len() < 2 {
-            let mut numbers = vec![0.0; e.rows * e.width];
-            e.stored.def().dequantize(stored, &mut numbers);
-            if self.plus_one && e.tensor.name.ends_with("norm.weight") {
-                numbers.iter_mut().for_each(|x| *x += 1.0);
+        match make {
+            Make::Mapped => {}
+            Make::Row { .. } => {
+                let mut numbers = vec![0.0; e.rows * e.width];
+                e.stored.def().dequantize(stored, &mut numbers);
+                if self.plus_one && e.tensor.name.ends_with("norm.weight") {
+                    numbers.iter_mut().for_each(|x| *x += 1.0);
+                }
+                out.copy_from_slice(bytemuck::cast_slice(&numbers));
             }
-            return Arc::new(AlignedBytes::copy_of(bytemuck::cast_slice(&numbers)));
+            Make::Matrix { layout, unit, .. } => {
+                convert(e, stored, *layout, *unit, threads, out);
+                self.file.release(&e.tensor);
+            }
         }
-        if layout == Layout::Stored && e.dtype == e.stored {
-            return Arc::new(Mapped { file: self.file.clone(), tensor: e.tensor.clone() });
-        }
-        let out = convert(e, stored, layout, threads);
-        self.file.release(&e.tensor);
-        Arc::new(out)
     }
 }
 
-/// A matrix in another type, layout, or both.
-fn convert(e: &Entry, stored: &[u8], layout: Layout, threads: usize) -> AlignedBytes {
+/// A weight that was made at load.
+struct Made {
+    arena: Arc<Mmap>,
+    range: std::ops::Range<usize>,
+}
+
+impl AsRef<[u8]> for Made {
+    fn as_ref(&self) -> &[u8] {
+        &self.arena[self.range.clone()]
+    }
+}
+
+/// How a weight is made ready.
+enum Make {
+    /// It stays in the file's map.
+    Mapped,
+    /// A single row as f32.
+    Row { bytes: usize },
+    /// A matrix in another type or layout; `unit` are the bytes of 16 rows.
+    Matrix { layout: Layout, unit: usize, bytes: usize },
+}
+
+impl Make {
+    fn of(e: &Entry, layout: Layout) -> Make {
+        if e.tensor.dims.len() < 2 {
+            return Make::Row { bytes: e.rows * e.width * 4 };
+        }
+        let row = e.dtype.row_bytes(e.width).unwrap_or(0);
+        match layout {
+            Layout::Stored if e.dtype == e.stored => Make::Mapped,
+            Layout::Stored => Make::Matrix { layout, unit: 16 * row, bytes: e.rows * row },
+            Layout::Tile16 => {
+                let unit = tile_layout(e.dtype, e.width).map_or(16 * row, |t| t.tile_bytes());
+                Make::Matrix { layout, unit, bytes: e.rows.div_ceil(16) * unit }
+            }
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Make::Mapped => 0,
+            Make::Row { bytes } | Make::Matrix { bytes, .. } => *bytes,
+        }
+    }
+}
+
+/// Writes a matrix in another type, layout, or both; `unit` are the bytes of 16 rows of the result.
+fn convert(e: &Entry, stored: &[u8], layout: Layout, unit: usize, threads: usize, out: &mut [u8]) {
     let (from, to) = (e.stored.row_bytes(e.width).unwrap_or(1), e.dtype.row_bytes(e.width).unwrap_or(1));
-    let unit_out = match layout {
-        Layout::Stored => 16 * to,
-        Layout::Tile16 => onetrip_core::tensor::tile_layout(e.dtype, e.width).map_or(16 * to, |t| t.tile_bytes()),
-    };
-    let total = match layout {
-        Layout::Stored => e.rows * to,
-        Layout::Tile16 => e.rows.div_ceil(16) * unit_out,
-    };
-    let mut out = AlignedBytes::zeroed(total);
     let units = e.rows.div_ceil(16);
     let share = units.div_ceil(threads.max(1)).max(1);
     std::thread::scope(|scope| {
-        let parts = stored.chunks(share * 16 * from).zip(out.as_mut().chunks_mut(share * unit_out));
-        for (rows, out) in parts {
+        for (rows, out) in stored.chunks(share * 16 * from).zip(out.chunks_mut(share * unit)) {
             scope.spawn(move || {
                 let mut numbers = vec![0.0; e.width];
                 let mut again = vec![0; 16 * to];
-                for (rows, out) in rows.chunks(16 * from).zip(out.chunks_mut(unit_out)) {
-                    let mut rows_in_type = rows;
+                for (rows, out) in rows.chunks(16 * from).zip(out.chunks_mut(unit)) {
+                    let mut in_type = rows;
                     if e.dtype != e.stored {
                         for (row, to) in rows.chunks_exact(from).zip(again.chunks_exact_mut(to)) {
                             e.stored.def().dequantize(row, &mut numbers);
                             e.dtype.def().quantize(&numbers, to);
                         }
-                        rows_in_type = &again[..rows.len() / from * to];
+                        in_type = &again[..rows.len() / from * to];
                     }
                     match layout {
-                        Layout::Stored => out.copy_from_slice(rows_in_type),
-                        Layout::Tile16 => {
-                            if let Some(tile) = repack(e.dtype, e.width, rows_in_type.len() / to, rows_in_type) {
-                                out.copy_from_slice(tile.as_ref());
-                            }
-                        }
+                        Layout::Stored => out.copy_from_slice(in_type),
+                        Layout::Tile16 => pack(e, in_type, to, out),
                     }
                 }
             });
         }
     });
-    out
+}
+
+/// Interleaves at most 16 stored rows.
+fn pack(e: &Entry, stored: &[u8], row_bytes: usize, out: &mut [u8]) {
+    if let Some(layout) = tile_layout(e.dtype, e.width) {
+        let rows: Vec<&[u8]> = stored.chunks_exact(row_bytes).collect();
+        layout.pack(&rows, &|block, parts| e.dtype.def().unpack(block, parts), out);
+    }
 }
 
 /// Hugging Face's name of a tensor that GGUF calls `name`.

@@ -13,6 +13,7 @@ pub mod random;
 pub mod rules;
 pub mod shape;
 pub mod small;
+pub mod tokenizers;
 pub mod whole;
 
 /// All tests; the slow ones on whole models only if asked for.
@@ -20,6 +21,8 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(rules::tests());
     tests.extend(pages::tests());
+    let models = onetrip_engine::switch::models_dir();
+    tests.extend(tokenizers::tests(models.as_deref()));
     tests.extend(whole::tests(include_models));
     tests.sort_by(|a, b| a.name().cmp(b.name()));
     tests

@@ -336,7 +336,9 @@ fn elementwise_chain(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let Op::Elementwise(second) = &reader.op else { return None };
     let out = node.outs[0];
     // A value that the reader repeats within its rows would be computed again for every repeat.
-    if g.values[out].sig.width != g.values[reader.outs[0]].sig.width || g.values[out].sig.rows != g.values[reader.outs[0]].sig.rows {
+    if g.values[out].sig.width != g.values[reader.outs[0]].sig.width
+        || g.values[out].sig.rows != g.values[reader.outs[0]].sig.rows
+    {
         return None;
     }
     let mut ins = node.ins.clone();

@@ -36,7 +36,13 @@ pub fn choose_layouts(graph: &Graph, target: Target, compute: Compute) -> Layout
 }
 
 /// Makes a plan of a graph as its model page wrote it.
-pub fn lower(mut graph: Graph, setting: Setting, wanted: &Fuse, layouts: &Layouts, device: &str) -> Result<Plan, ShapeError> {
+pub fn lower(
+    mut graph: Graph,
+    setting: Setting,
+    wanted: &Fuse,
+    layouts: &Layouts,
+    device: &str,
+) -> Result<Plan, ShapeError> {
     let mut nodes_by_op = BTreeMap::new();
     for n in &graph.nodes {
         *nodes_by_op.entry(n.op.ggml().to_string()).or_default() += 1;
@@ -55,7 +61,8 @@ pub fn lower(mut graph: Graph, setting: Setting, wanted: &Fuse, layouts: &Layout
         }
     }
     let report = fuse(&mut graph, &setting, wanted);
-    let mut planner = Planner { graph: &graph, setting, device, dispatches: vec![], touches: vec![], scratches: vec![] };
+    let mut planner =
+        Planner { graph: &graph, setting, device, dispatches: vec![], touches: vec![], scratches: vec![] };
     for n in 0..graph.nodes.len() {
         planner.node(n);
     }

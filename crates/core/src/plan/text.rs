@@ -23,7 +23,15 @@ impl Plan {
                 };
                 let grid = bind.map_or(d.grid.to_string(), |b| d.grid.eval(b).to_string());
                 let (r, w, f) = (size(&d.cost.read), size(&d.cost.written), size(&d.cost.flops));
-                [n.to_string(), d.name.clone(), d.device.clone(), kernel, grid, format!("{r} r {w} w"), format!("{f} op")]
+                [
+                    n.to_string(),
+                    d.name.clone(),
+                    d.device.clone(),
+                    kernel,
+                    grid,
+                    format!("{r} r {w} w"),
+                    format!("{f} op"),
+                ]
             })
             .collect();
         let head = ["#", "name", "device", "kernel", "grid", "bytes", "operations"].map(String::from);
@@ -36,7 +44,11 @@ impl Plan {
             let line: Vec<String> = row
                 .iter()
                 .enumerate()
-                .map(|(i, cell)| if i == 0 { format!("{cell:>w$}", w = width[i]) } else { format!("{cell:<w$}", w = width[i]) })
+                .map(
+                    |(i, cell)| {
+                        if i == 0 { format!("{cell:>w$}", w = width[i]) } else { format!("{cell:<w$}", w = width[i]) }
+                    },
+                )
                 .collect();
             let _ = writeln!(out, "{}", line.join("  ").trim_end());
         }

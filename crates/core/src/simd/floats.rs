@@ -112,7 +112,9 @@ pub(super) unsafe fn dot_rows<L: Lanes>(o: &DotRows, out: &mut [f32], out_stride
     check("weights", o.rows.len(), o.n_rows, o.row_bytes, width);
     check("activations", o.acts.len(), o.n_tokens, o.act_stride, o.k);
     check("output", out.len(), o.n_tokens, out_stride, o.n_rows);
-    with_elem!(o.kind, dot_rows_of::<L>(o, out, out_stride))
+    if o.n_tokens > 0 {
+        with_elem!(o.kind, dot_rows_of::<L>(o, out, out_stride));
+    }
 }
 
 /// Register tiles of `L::ROWS` rows × 4 tokens (3 where there are 16 registers): one load of a weight serves all

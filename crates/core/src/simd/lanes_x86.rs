@@ -40,131 +40,114 @@ unsafe fn fold16(v: __m512) -> __m256 {
     unsafe { _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)) }
 }
 
-// SAFETY of every block below: the trait's contract (features present, pointers good for the lanes named); all loads
-// and stores are the unaligned forms, masked where fewer than `N` lanes are named.
-#[allow(clippy::undocumented_unsafe_blocks)]
+/// Functions of [`Lanes`]: each body runs under the trait's contract.
+macro_rules! lanes {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? { $($body:tt)* })*) => {$(
+        #[inline(always)]
+        unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: the trait's contract: the features are present, pointers are good for the lanes named; loads and
+            // stores are the unaligned forms, masked where fewer than `N` lanes are named.
+            unsafe { $($body)* }
+        }
+    )*};
+}
+
 impl Lanes for Avx2 {
     const N: usize = 8;
     const ROWS: usize = 4;
     const FMA: bool = true;
     type V = __m256;
 
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> __m256 {
-        unsafe { _mm256_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(p: *const f32) -> __m256 {
-        unsafe { _mm256_loadu_ps(p) }
-    }
-    #[inline(always)]
-    unsafe fn load_part(p: *const f32, n: usize) -> __m256 {
-        unsafe { _mm256_maskload_ps(p, mask8(n)) }
-    }
-    #[inline(always)]
-    unsafe fn store(p: *mut f32, v: __m256) {
-        unsafe { _mm256_storeu_ps(p, v) }
-    }
-    #[inline(always)]
-    unsafe fn store_part(p: *mut f32, v: __m256, n: usize) {
-        unsafe { _mm256_maskstore_ps(p, mask8(n), v) }
-    }
-    #[inline(always)]
-    unsafe fn load_f16(p: *const u16) -> __m256 {
-        unsafe { _mm256_cvtph_ps(_mm_loadu_si128(p.cast())) }
-    }
-    #[inline(always)]
-    unsafe fn load_bf16(p: *const u16) -> __m256 {
-        unsafe { _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast())))) }
-    }
-    #[inline(always)]
-    unsafe fn store_f16(p: *mut u16, v: __m256) {
-        unsafe { _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
-    }
-    #[inline(always)]
-    unsafe fn add(a: __m256, b: __m256) -> __m256 {
-        unsafe { _mm256_add_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
-        unsafe { _mm256_fmadd_ps(a, b, c) }
-    }
-    #[inline(always)]
-    unsafe fn sum(v: __m256) -> f32 {
-        unsafe {
+    lanes! {
+        fn splat(x: f32) -> __m256 {
+            _mm256_set1_ps(x)
+        }
+        fn load(p: *const f32) -> __m256 {
+            _mm256_loadu_ps(p)
+        }
+        fn load_part(p: *const f32, n: usize) -> __m256 {
+            _mm256_maskload_ps(p, mask8(n))
+        }
+        fn store(p: *mut f32, v: __m256) {
+            _mm256_storeu_ps(p, v)
+        }
+        fn store_part(p: *mut f32, v: __m256, n: usize) {
+            _mm256_maskstore_ps(p, mask8(n), v)
+        }
+        fn load_f16(p: *const u16) -> __m256 {
+            _mm256_cvtph_ps(_mm_loadu_si128(p.cast()))
+        }
+        fn load_bf16(p: *const u16) -> __m256 {
+            _mm256_castsi256_ps(_mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(p.cast()))))
+        }
+        fn store_f16(p: *mut u16, v: __m256) {
+            _mm_storeu_si128(p.cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v))
+        }
+        fn add(a: __m256, b: __m256) -> __m256 {
+            _mm256_add_ps(a, b)
+        }
+        fn fma(a: __m256, b: __m256, c: __m256) -> __m256 {
+            _mm256_fmadd_ps(a, b, c)
+        }
+        fn sum(v: __m256) -> f32 {
             let v = fold8(v);
             let v = _mm_add_ps(v, _mm_movehl_ps(v, v));
             _mm_cvtss_f32(_mm_add_ss(v, _mm_movehdup_ps(v)))
         }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(p: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn sum4(v: [__m256; 4]) -> [f32; 4] {
-        unsafe { sum4x4([fold8(v[0]), fold8(v[1]), fold8(v[2]), fold8(v[3])]) }
+        fn prefetch(p: *const u8) {
+            _mm_prefetch::<_MM_HINT_T1>(p.cast())
+        }
+        fn sum4(v: [__m256; 4]) -> [f32; 4] {
+            sum4x4([fold8(v[0]), fold8(v[1]), fold8(v[2]), fold8(v[3])])
+        }
     }
 }
 
-// SAFETY of every block below: as above.
-#[allow(clippy::undocumented_unsafe_blocks)]
 impl Lanes for Avx512 {
     const N: usize = 16;
     const ROWS: usize = 6;
     const FMA: bool = true;
     type V = __m512;
 
-    #[inline(always)]
-    unsafe fn splat(x: f32) -> __m512 {
-        unsafe { _mm512_set1_ps(x) }
-    }
-    #[inline(always)]
-    unsafe fn load(p: *const f32) -> __m512 {
-        unsafe { _mm512_loadu_ps(p) }
-    }
-    #[inline(always)]
-    unsafe fn load_part(p: *const f32, n: usize) -> __m512 {
-        unsafe { _mm512_maskz_loadu_ps((1u32 << n).wrapping_sub(1) as u16, p) }
-    }
-    #[inline(always)]
-    unsafe fn store(p: *mut f32, v: __m512) {
-        unsafe { _mm512_storeu_ps(p, v) }
-    }
-    #[inline(always)]
-    unsafe fn store_part(p: *mut f32, v: __m512, n: usize) {
-        unsafe { _mm512_mask_storeu_ps(p, (1u32 << n).wrapping_sub(1) as u16, v) }
-    }
-    #[inline(always)]
-    unsafe fn load_f16(p: *const u16) -> __m512 {
-        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
-    }
-    #[inline(always)]
-    unsafe fn load_bf16(p: *const u16) -> __m512 {
-        unsafe { _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast())))) }
-    }
-    #[inline(always)]
-    unsafe fn store_f16(p: *mut u16, v: __m512) {
-        unsafe { _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)) }
-    }
-    #[inline(always)]
-    unsafe fn add(a: __m512, b: __m512) -> __m512 {
-        unsafe { _mm512_add_ps(a, b) }
-    }
-    #[inline(always)]
-    unsafe fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
-        unsafe { _mm512_fmadd_ps(a, b, c) }
-    }
-    #[inline(always)]
-    unsafe fn sum(v: __m512) -> f32 {
-        unsafe { Avx2::sum(fold16(v)) }
-    }
-    #[inline(always)]
-    unsafe fn prefetch(p: *const u8) {
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(p.cast()) }
-    }
-    #[inline(always)]
-    unsafe fn sum4(v: [__m512; 4]) -> [f32; 4] {
-        unsafe { Avx2::sum4([fold16(v[0]), fold16(v[1]), fold16(v[2]), fold16(v[3])]) }
+    lanes! {
+        fn splat(x: f32) -> __m512 {
+            _mm512_set1_ps(x)
+        }
+        fn load(p: *const f32) -> __m512 {
+            _mm512_loadu_ps(p)
+        }
+        fn load_part(p: *const f32, n: usize) -> __m512 {
+            _mm512_maskz_loadu_ps((1u32 << n).wrapping_sub(1) as u16, p)
+        }
+        fn store(p: *mut f32, v: __m512) {
+            _mm512_storeu_ps(p, v)
+        }
+        fn store_part(p: *mut f32, v: __m512, n: usize) {
+            _mm512_mask_storeu_ps(p, (1u32 << n).wrapping_sub(1) as u16, v)
+        }
+        fn load_f16(p: *const u16) -> __m512 {
+            _mm512_cvtph_ps(_mm256_loadu_si256(p.cast()))
+        }
+        fn load_bf16(p: *const u16) -> __m512 {
+            _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()))))
+        }
+        fn store_f16(p: *mut u16, v: __m512) {
+            _mm256_storeu_si256(p.cast(), _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v))
+        }
+        fn add(a: __m512, b: __m512) -> __m512 {
+            _mm512_add_ps(a, b)
+        }
+        fn fma(a: __m512, b: __m512, c: __m512) -> __m512 {
+            _mm512_fmadd_ps(a, b, c)
+        }
+        fn sum(v: __m512) -> f32 {
+            Avx2::sum(fold16(v))
+        }
+        fn prefetch(p: *const u8) {
+            _mm_prefetch::<_MM_HINT_T1>(p.cast())
+        }
+        fn sum4(v: [__m512; 4]) -> [f32; 4] {
+            Avx2::sum4([fold16(v[0]), fold16(v[1]), fold16(v[2]), fold16(v[3])])
+        }
     }
 }

@@ -89,22 +89,29 @@ fn word(p: &[u8]) -> [u8; 4] {
 }
 
 /// Below this a block counts as zero: `127 / max` would overflow.
-const TINY: f32 = 1e-30;
+pub(super) const TINY: f32 = 1e-30;
 /// Adding and taking away `1.5 * 2^23` rounds to the nearest integer, ties to even.
 const ROUND: f32 = 12_582_912.0;
+
+/// Panics unless `out` takes exactly the row `x`; clears the padding.
+#[inline(always)]
+pub(super) fn check_quantize(x: &[f32], out: &mut [u8]) {
+    let k = x.len();
+    assert!(k.is_multiple_of(Q8_BLOCK), "{k} activations are not a multiple of {Q8_BLOCK}");
+    assert_eq!(out.len(), q8_row_bytes(k), "the output is not one quantized row of {k}");
+    out[k..at_scales(k)].fill(0);
+    out[at_scales(k) + k / 32 * 4..at_sums(k)].fill(0);
+    out[at_sums(k) + k / 16 * 4..].fill(0);
+}
 
 /// One row to 8 bits. A block that holds an infinity or NaN gets the scale NaN and codes 0, so that the fault shows
 /// in every result it touches. Plain loops; integers and single roundings only, so the bits are equal everywhere.
 #[inline(always)]
 pub(super) unsafe fn quantize(x: &[f32], out: &mut [u8]) {
+    check_quantize(x, out);
     let k = x.len();
-    assert!(k.is_multiple_of(Q8_BLOCK), "{k} activations are not a multiple of {Q8_BLOCK}");
-    assert_eq!(out.len(), q8_row_bytes(k), "the output is not one quantized row of {k}");
     let (codes, rest) = out.split_at_mut(at_scales(k));
     let (scales, sums) = rest.split_at_mut(at_sums(k) - at_scales(k));
-    codes[k..].fill(0);
-    scales[k / 32 * 4..].fill(0);
-    sums[k / 16 * 4..].fill(0);
     let blocks = x.chunks_exact(32).zip(codes.chunks_exact_mut(32));
     for ((x, codes), (scale, sums)) in blocks.zip(scales.chunks_exact_mut(4).zip(sums.chunks_exact_mut(8))) {
         // Magnitudes compare as integers; NaN and infinity are above every finite one.

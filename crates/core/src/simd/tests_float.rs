@@ -49,6 +49,7 @@ fn rows_times_tokens_equal_f64_for_all_kinds_widths_and_strides() {
             (896, 12, 3),
             (5, 0, 2),
             (0, 2, 2),
+            (16, 8, 0),
         ] {
             // Rows begin at an odd address and are further apart than they are long.
             let row_bytes = k * kind.bytes() + 3;

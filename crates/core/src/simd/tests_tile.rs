@@ -167,7 +167,7 @@ fn tile_dots_equal_the_f64_reference_on_every_instruction_set() {
     for (name, spec) in specs() {
         let widths: &[usize] = if spec.block == 256 { &[256, 512, 2304] } else { &[32, 96, 256, 288, 2304] };
         for &k in widths {
-            for n in [1, 2, 3, 5, 16, 17, 33] {
+            for n in [0, 1, 2, 3, 4, 5, 7, 8, 16, 17, 33] {
                 check(name, spec, k, n, 16);
             }
             check(name, spec, k, 6, 11);

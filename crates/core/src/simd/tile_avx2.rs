@@ -3,6 +3,9 @@
 //! Codes of up to 6 bits stay unsigned and as many products are added in 16 bits as can never overflow them. 8-bit
 //! codes and code books become signed numbers `w`; `|w| * sign(a, w)` is at most `2 * 128 * 127`, which fits.
 //! A chunk of 256 columns is taken apart once into the first-level cache, then up to four tokens pass at a time.
+//!
+//! 1: as here: Q4_0 with 512 tokens 94-125 GOPS, one token from memory 11-15 GB/s, which is still bound by
+//! instructions, not by the memory. (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 
 use super::tile_shared::{Act, CHUNK, Chunk, check, fill_unit, zero_point};
 use crate::formats::Offset;

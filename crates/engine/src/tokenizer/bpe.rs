@@ -143,17 +143,42 @@ impl ByteLevelBpe {
         for pattern in &self.patterns {
             let mut next = Vec::with_capacity(pieces.len());
             for piece in pieces {
-                let mut at = 0;
-                for (start, end) in pattern.find_iter(piece) {
-                    next.push(&piece[at..start]);
-                    next.push(&piece[start..end]);
-                    at = end;
-                }
-                next.push(&piece[at..]);
+                cut(pattern, piece, &mut next);
             }
-            next.retain(|piece| !piece.is_empty());
             pieces = next;
         }
         pieces
     }
 }
+
+/// The matches of `pattern` in `text` and what is between them, in order.
+fn cut<'t>(pattern: &SysRegex, text: &'t str, out: &mut Vec<&'t str>) {
+    let mut keep = |piece: &'t str| {
+        if !piece.is_empty() {
+            out.push(piece);
+        }
+    };
+    let mut rest = text;
+    let mut window = text.len();
+    while !rest.is_empty() {
+        let part = &rest[..rest.floor_char_boundary(window)];
+        let mut at = 0;
+        for (start, end) in pattern.find_iter(part) {
+            keep(&part[at..start]);
+            keep(&part[start..end]);
+            at = end;
+        }
+        // The engine gives up, without a word, on a run of about a million characters that match in many ways. What is
+        // left then is cut in shorter windows; nothing shorter than a window can have made it give up.
+        if part.len() - at > WINDOW {
+            window = WINDOW;
+        } else {
+            keep(&part[at..]);
+            at = part.len();
+        }
+        rest = &rest[at..];
+    }
+}
+
+/// Bytes, far below what the regular-expression engine can do.
+const WINDOW: usize = 1 << 16;

@@ -40,10 +40,17 @@ const END_NAMES: &[&str] = &[
     "<｜end▁of▁sentence｜>",
 ];
 
-/// Whether a token of this kind and name ends generation. (A plain piece of text of that spelling does not.)
+/// Whether a token of this kind and name ends generation.
+///
+/// A plain piece of text of that spelling does not, and neither does `</s>` as a user-defined token: Qwen has it as text
+/// and Gemma as an HTML tag. (llama.cpp goes by the name alone there, and makes a control token of it.)
 pub(super) fn ends_by_name(kind: TokenKind, name: &[u8]) -> bool {
-    matches!(kind, TokenKind::Control | TokenKind::UserDefined | TokenKind::Unknown)
-        && END_NAMES.iter().any(|end| end.as_bytes() == name)
+    let may_end = match kind {
+        TokenKind::Control | TokenKind::Unknown => true,
+        TokenKind::UserDefined => name != b"</s>",
+        TokenKind::Normal | TokenKind::Unused | TokenKind::Byte => false,
+    };
+    may_end && END_NAMES.iter().any(|end| end.as_bytes() == name)
 }
 
 pub(super) fn build(metadata: &Metadata) -> Result<Tokenizer, TokenizerError> {
@@ -102,7 +109,7 @@ pub(super) fn build(metadata: &Metadata) -> Result<Tokenizer, TokenizerError> {
             };
             let model = ByteLevelBpe::new(text(metadata, PRE)?.unwrap_or("default"), tokens, merges)?;
             let default_bos = model.adds_bos();
-            (Model::Bpe(model), default_bos, false)
+            (Model::Bpe(Box::new(model)), default_bos, false)
         }
     };
     Ok(Tokenizer {

@@ -1,11 +1,13 @@
 //! The tokenizer of a Hugging Face folder: `tokenizer.json` with the `tokenizers` crate, and the files beside it.
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::HashSet;
+use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
+use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::gguf::ends_by_name;
@@ -43,20 +45,96 @@ struct Shape<'a> {
     model: ModelShape<'a>,
     #[serde(default)]
     decoder: Value,
+    #[serde(borrow, default)]
+    added_tokens: Vec<AddedShape<'a>>,
+}
+
+#[derive(Deserialize)]
+struct AddedShape<'a> {
+    id: u32,
+    #[serde(borrow)]
+    content: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
 struct ModelShape<'a> {
     #[serde(borrow, default)]
     merges: Vec<MergeShape<'a>>,
+    #[serde(borrow, default)]
+    vocab: VocabularyShape<'a>,
+    continuing_subword_prefix: Option<Cow<'a, str>>,
 }
 
-/// A merge is one string with a space, or a pair.
-#[derive(Deserialize)]
-#[serde(untagged)]
+/// The tokens of a vocabulary that is a map to ids (other models have lists, and no merges).
+#[derive(Default)]
+struct VocabularyShape<'a>(HashSet<Cow<'a, str>>);
+
+/// A merge is one string with a space, or a pair. (Written out: serde's untagged enums copy everything first, which
+/// takes seconds for half a million merges.)
 enum MergeShape<'a> {
-    Joined(#[serde(borrow)] Cow<'a, str>),
-    Pair(#[serde(borrow)] Cow<'a, str>, #[serde(borrow)] Cow<'a, str>),
+    Joined(Cow<'a, str>),
+    Pair(Text<'a>, Text<'a>),
+}
+
+/// A string that is borrowed from the file where it has no escapes.
+#[derive(Deserialize, PartialEq, Eq, Hash)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for VocabularyShape<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Tokens;
+        impl<'de> Visitor<'de> for Tokens {
+            type Value = HashSet<Cow<'de, str>>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("a vocabulary")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut tokens = HashSet::new();
+                while let Some((token, _)) = map.next_entry::<Text, IgnoredAny>()? {
+                    tokens.insert(token.0);
+                }
+                Ok(tokens)
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                while list.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(HashSet::new())
+            }
+        }
+        deserializer.deserialize_any(Tokens).map(VocabularyShape)
+    }
+}
+
+impl<'de: 'a, 'a> Deserialize<'de> for MergeShape<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Merge;
+        impl<'de> Visitor<'de> for Merge {
+            type Value = MergeShape<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("two tokens: one string with a space, or a pair")
+            }
+
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Self::Value, E> {
+                Ok(MergeShape::Joined(Cow::Borrowed(text)))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+                Ok(MergeShape::Joined(Cow::Owned(text.to_owned())))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let mut next = || list.next_element::<Text>();
+                match (next()?, next()?, next()?) {
+                    (Some(left), Some(right), None) => Ok(MergeShape::Pair(left, right)),
+                    _ => Err(de::Error::custom("a merge of other than two tokens")),
+                }
+            }
+        }
+        deserializer.deserialize_any(Merge)
+    }
 }
 
 /// `tokenizer_config.json` and `generation_config.json`, as far as they concern tokens.
@@ -76,6 +154,10 @@ pub(super) fn build(path: &Path) -> Result<Tokenizer, TokenizerError> {
     from_bytes(&bytes, &config).map_err(|problem| file_error(path, &problem))
 }
 
+pub(super) fn from_slice(bytes: &[u8]) -> Result<Tokenizer, TokenizerError> {
+    from_bytes(bytes, &Config::default()).map_err(|problem| file_error(Path::new("tokenizer.json"), &problem))
+}
+
 fn file_error(path: &Path, problem: &str) -> TokenizerError {
     // One line, whatever a parser said.
     let problem = problem.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -84,10 +166,21 @@ fn file_error(path: &Path, problem: &str) -> TokenizerError {
 
 fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
     let shape: Shape = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-    check_merges(&shape.model, bytes)?;
+    check_merges(&shape.model)?;
     let mut pipeline = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| e.to_string())?;
     // Both would change the ids of a long prompt without a word.
     pipeline.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
+
+    // The crate numbers added tokens by itself and does not mind what the file says.
+    for token in &shape.added_tokens {
+        let given = pipeline.token_to_id(&token.content);
+        if given != Some(token.id) {
+            return Err(format!(
+                "added_tokens: {:?} has id {}, which does not follow the vocabulary (it would become {given:?})",
+                token.content, token.id
+            ));
+        }
+    }
 
     let decoder = DecoderKind::of(&shape.decoder);
     let table = table(&pipeline, &decoder)?;
@@ -119,28 +212,13 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
 
 /// The crate joins the two halves of a merge in a buffer as long as the longest token and trusts that they fit, so a
 /// merge without its token has to be refused before.
-fn check_merges(model: &ModelShape, bytes: &[u8]) -> Result<(), String> {
-    #[derive(Deserialize)]
-    struct Vocabulary<'a> {
-        #[serde(borrow)]
-        model: Tokens<'a>,
-    }
-    #[derive(Deserialize)]
-    struct Tokens<'a> {
-        #[serde(borrow)]
-        vocab: HashMap<Cow<'a, str>, u32>,
-        continuing_subword_prefix: Option<Cow<'a, str>>,
-    }
-    if model.merges.is_empty() {
-        return Ok(());
-    }
-    let vocabulary: Vocabulary = serde_json::from_slice(bytes).map_err(|e| format!("model.vocab: {e}"))?;
-    let tokens: HashSet<&str> = vocabulary.model.vocab.keys().map(AsRef::as_ref).collect();
-    let prefix = vocabulary.model.continuing_subword_prefix.as_deref().unwrap_or("");
+fn check_merges(model: &ModelShape) -> Result<(), String> {
+    let tokens = &model.vocab.0;
+    let prefix = model.continuing_subword_prefix.as_deref().unwrap_or("");
     let mut joined = String::new();
     for (number, merge) in model.merges.iter().enumerate() {
         let (left, right) = match merge {
-            MergeShape::Pair(left, right) => (left.as_ref(), right.as_ref()),
+            MergeShape::Pair(left, right) => (left.0.as_ref(), right.0.as_ref()),
             MergeShape::Joined(both) => {
                 // Comment lines are skipped by the crate.
                 if both.starts_with("#version") {
@@ -216,7 +294,6 @@ fn table(pipeline: &tokenizers::Tokenizer, decoder: &DecoderKind) -> Result<Tabl
     if by_id.is_empty() {
         return Err("the vocabulary is empty".to_owned());
     }
-    let known: BTreeSet<u32> = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
     let mut table = Table::default();
     for (id, text) in by_id {
         while table.len() < id as usize {
@@ -226,16 +303,19 @@ fn table(pipeline: &tokenizers::Tokenizer, decoder: &DecoderKind) -> Result<Tabl
             // A second text of the same id: the first one stays.
             continue;
         }
-        let kind = if known.contains(&id) {
-            TokenKind::Control
-        } else if added.contains_key(&id) {
-            TokenKind::UserDefined
-        } else if decoder.byte_fallback && byte_token(text).is_some() {
-            TokenKind::Byte
-        } else {
-            TokenKind::Normal
+        let kind = match added.get(&id) {
+            Some(token) if token.special => TokenKind::Control,
+            Some(_) => TokenKind::UserDefined,
+            None if decoder.byte_fallback && byte_token(text).is_some() => TokenKind::Byte,
+            None => TokenKind::Normal,
         };
-        table.push(text, kind, decoder.spelling);
+        // Unlike GGUF, this format writes the spaces of added tokens as it writes all others.
+        match kind {
+            TokenKind::UserDefined if decoder.spelling == Spelling::SentencePiece => {
+                table.push(&text.replace(super::spm::SPACE, " "), kind, decoder.spelling);
+            }
+            _ => table.push(text, kind, decoder.spelling),
+        }
     }
     Ok(table)
 }
@@ -293,9 +373,4 @@ fn template_text(value: Option<&Value>) -> Option<String> {
         }
         _ => None,
     }
-}
-
-#[cfg(test)]
-pub(super) fn from_json_bytes(bytes: &[u8]) -> Result<Tokenizer, String> {
-    from_bytes(bytes, &Config::default())
 }

@@ -27,7 +27,14 @@ struct Side {
 
 impl Side {
     /// Runs of adjacent positions `from..to` of a head: (first position, bytes of the run's vectors).
-    fn runs<'a>(self, c: &'a CpuCall, seq: usize, head: usize, from: u32, to: u32) -> impl Iterator<Item = (u32, &'a [u8])> {
+    fn runs<'a>(
+        self,
+        c: &'a CpuCall,
+        seq: usize,
+        head: usize,
+        from: u32,
+        to: u32,
+    ) -> impl Iterator<Item = (u32, &'a [u8])> {
         let page_len = c.batch.page_len;
         let mut at = from;
         std::iter::from_fn(move || {
@@ -106,10 +113,21 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
     let (ks, vs) = (side(0), side(1));
     let kernel_op = op.clone();
     if site.class.is_small() {
-        let form = if op.write.is_some() { "rope+write" } else if op.q_rope.is_some() { "rope" } else { "plain" };
-        return Lowering::one(site, format!("attention/rows.{form}"), Expr::T * op.heads, 1, op.cost(site), move |c, s| {
-            rows(c, s, &kernel_op, ks, vs)
-        });
+        let form = if op.write.is_some() {
+            "rope+write"
+        } else if op.q_rope.is_some() {
+            "rope"
+        } else {
+            "plain"
+        };
+        return Lowering::one(
+            site,
+            format!("attention/rows.{form}"),
+            Expr::T * op.heads,
+            1,
+            op.cost(site),
+            move |c, s| rows(c, s, &kernel_op, ks, vs),
+        );
     }
     let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
     let code = move |c: &CpuCall, s: &mut Scratch| blocks(c, s, &kernel_op, ks, vs);
@@ -126,7 +144,8 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
     let mut ins = site.ins[..o.k].to_vec();
     ins.extend_from_slice(&site.ins[o.states..]);
     let rest_site = Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() };
-    let Lowering::Steps { steps: mut attend, .. } = Lowering::one(&rest_site, "attention/blocks", grid, 1, rest.cost(&rest_site), code)
+    let Lowering::Steps { steps: mut attend, .. } =
+        Lowering::one(&rest_site, "attention/blocks", grid, 1, rest.cost(&rest_site), code)
     else {
         return Lowering::Gap("unreachable: the lowering of one step has steps");
     };
@@ -316,7 +335,16 @@ fn widen(c: &CpuCall, side: Side, seq: usize, head: usize, from: u32, n: usize, 
 
 /// Keys of `n` adjacent positions of one page, turned: `[dim][KEYS]`. `wide` is scratch for quantized caches.
 #[allow(clippy::too_many_arguments)]
-fn widen_keys(c: &CpuCall, side: Side, seq: usize, head: usize, from: u32, n: usize, wide: &mut [f32], out: &mut [f32]) {
+fn widen_keys(
+    c: &CpuCall,
+    side: Side,
+    seq: usize,
+    head: usize,
+    from: u32,
+    n: usize,
+    wide: &mut [f32],
+    out: &mut [f32],
+) {
     let dim = side.cache.dim;
     match side.float() {
         Some(kind) => {

@@ -198,7 +198,10 @@ impl OpDef for Attention {
                 }
                 cases.push(case);
                 let windowed = Attention { window: Some(16), softcap: Some(30.0), ..plain(4, 1, 32) };
-                cases.push(Case::new(name("window, softcap"), windowed, vec![x(128), state(1, 32), state(1, 32)], b).within(3e-5));
+                cases.push(
+                    Case::new(name("window, softcap"), windowed, vec![x(128), state(1, 32), state(1, 32)], b)
+                        .within(3e-5),
+                );
                 // Rounding to the cache's type may fall on either side after a rotation: hence the wider bound.
                 let tol = if dtype == DType::F32 { 3e-5 } else { 5e-3 };
                 let write = |norm| CacheWrite { pair: true, rope: Some(rope(2, 64, norm)) };

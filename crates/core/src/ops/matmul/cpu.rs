@@ -100,8 +100,14 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     let norm = if op.norm.is_some() { "norm+" } else { "" };
     let cost = op.cost(site);
     let operands = (0..site.ins.len()).map(Arg::In).chain((0..site.outs.len()).map(Arg::Out));
-    let step = |name: String, args: Vec<Arg>, grid, cost, code: CpuKernel| {
-        Step { kernel: name, code: Code::Cpu(code), args, grid, grain: 1, cost, grid_syncs: 0 }
+    let step = |name: String, args: Vec<Arg>, grid, cost, code: CpuKernel| Step {
+        kernel: name,
+        code: Code::Cpu(code),
+        args,
+        grid,
+        grain: 1,
+        cost,
+        grid_syncs: 0,
     };
     let needs_rows = q8 || op.norm.is_some();
     if site.class.is_small() || !needs_rows {
@@ -139,13 +145,7 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
                 prologue,
                 Arc::new(move |c, s| first.prologue_step(c, s)),
             ),
-            step(
-                format!("matmul/{form}.tiles"),
-                args,
-                tiles.into(),
-                product,
-                Arc::new(move |c, s| kernel.large(c, s)),
-            ),
+            step(format!("matmul/{form}.tiles"), args, tiles.into(), product, Arc::new(move |c, s| kernel.large(c, s))),
         ],
         scratch,
     }
@@ -189,7 +189,8 @@ impl Kernel {
         let n = self.rows.eval(c.bind) as usize;
         let q8_bytes = if self.q8 { q8_row_bytes(self.k) } else { 0 };
         let normed_len = if self.op.norm.is_some() { self.k } else { 0 };
-        let [normed, q8, acc, wide] = scratch.split([n * normed_len * 4, n * q8_bytes, self.acc_bytes(), self.wide_bytes()]);
+        let [normed, q8, acc, wide] =
+            scratch.split([n * normed_len * 4, n * q8_bytes, self.acc_bytes(), self.wide_bytes()]);
         let normed: &mut [f32] = bytemuck::cast_slice_mut(normed);
         for row in 0..n {
             let normed = &mut normed[row * normed_len..(row + 1) * normed_len];
@@ -242,10 +243,10 @@ impl Kernel {
                 let out = &mut acc[i * TOKENS..i * TOKENS + tokens];
                 self.product(c, p, tile, n_rows, (first, tokens), x, q8, wide, out);
             }
-            for t in 0..tokens {
-                let at = (first + t) * width + tile * ROWS;
-                let out = c.write(self.ins + o, at..at + n_rows);
-                self.epilogue(c, o, first + t, tile * ROWS, |i| &acc[i * TOKENS + t], out);
+            for t in (0..tokens).step_by(CHUNK / ROWS) {
+                let n = (tokens - t).min(CHUNK / ROWS);
+                let acc = |i: usize| acc[i * TOKENS + t..i * TOKENS + t + n].as_flattened();
+                self.epilogue(c, o, tile, first + t..first + t + n, &acc);
             }
         }
     }
@@ -267,7 +268,8 @@ impl Kernel {
         let product = &self.products[p];
         let weight = c.bytes(self.op.first_weight() + p);
         debug_assert!(tile * ROWS + n_rows <= product.rows);
-        let stored = |rows: std::ops::Range<usize>| &weight[rows.start * product.row_bytes..rows.end * product.row_bytes];
+        let stored =
+            |rows: std::ops::Range<usize>| &weight[rows.start * product.row_bytes..rows.end * product.row_bytes];
         let row0 = tile * ROWS;
         let (kind, rows, row_bytes): (FloatKind, &[u8], usize) = match &product.path {
             Path::Tile(layout) => {
@@ -297,31 +299,42 @@ impl Kernel {
         (c.simd.dot_rows)(&operands, out.as_flattened_mut(), ROWS);
     }
 
-    /// The tree of output `o` for row `row` and the columns from `column` on.
+    /// The tree of output `o` for 16 columns and some rows, all at once: `acc(i)` are the rows of product `i` of it.
     fn epilogue<'a>(
         &self,
         c: &CpuCall,
         o: usize,
-        row: usize,
-        column: usize,
-        acc: impl Fn(usize) -> &'a [f32; ROWS],
-        out: &mut [f32],
+        tile: usize,
+        rows: std::ops::Range<usize>,
+        acc: &dyn Fn(usize) -> &'a [f32],
     ) {
-        const { assert!(ROWS <= CHUNK) };
         let tree = &self.op.outputs[o];
         let (used, width, _) = &self.outputs[o];
-        if let Tree::In(_) = tree {
-            return out.copy_from_slice(&acc(0)[..out.len()]);
-        }
+        let column = tile * ROWS;
+        let n_rows = (width - column).min(ROWS);
+        let mut made = [0f32; CHUNK];
+        let out = &mut made[..rows.len() * ROWS];
         let mut leaf = |l: usize, out: &mut [f32]| {
             if let Some(i) = used.iter().position(|&p| p == l) {
-                return out.copy_from_slice(&acc(i)[..out.len()]);
+                return out.copy_from_slice(acc(i));
             }
             let i = l - self.op.products;
             let operand = c.f32s(self.op.first_operand() + i);
-            let at = if self.operand_is_row[i] { column } else { row * width + column };
-            out.copy_from_slice(&operand[at..at + out.len()]);
+            for (row, out) in rows.clone().zip(out.chunks_exact_mut(ROWS)) {
+                let at = if self.operand_is_row[i] { column } else { row * width + column };
+                out[..n_rows].copy_from_slice(&operand[at..at + n_rows]);
+            }
         };
-        eval_chunk(c.simd, tree, &mut leaf, out);
+        let values = match tree {
+            Tree::In(_) => acc(0),
+            _ => {
+                eval_chunk(c.simd, tree, &mut leaf, out);
+                &*out
+            }
+        };
+        for (row, values) in rows.clone().zip(values.chunks_exact(ROWS)) {
+            let at = row * width + column;
+            c.write(self.ins + o, at..at + n_rows).copy_from_slice(&values[..n_rows]);
+        }
     }
 }

@@ -129,11 +129,7 @@ impl OpDef for RmsNorm {
         vec![
             Case::new("plain", op(WHOLE_ROW, false, false), vec![x(4096)], (1, 1, 1)).costs(16384, 16384, 3 * 4096),
             Case::new("odd width", op(33, false, false), vec![x(33)], b),
-            Case::new("weight", op(576, true, false), vec![x(576), w(576)], b).costs(
-                6 * 2304,
-                5 * 2304,
-                4 * 5 * 576,
-            ),
+            Case::new("weight", op(576, true, false), vec![x(576), w(576)], b).costs(6 * 2304, 5 * 2304, 4 * 5 * 576),
             Case::new("per head", op(64, true, false), vec![x(576), w(64)], b),
             Case::new("weight and residual", op(640, true, true), vec![x(640), w(640), x(640)], b),
             Case::new("residual alone", op(40, false, true), vec![x(40), x(40)], b),

@@ -137,12 +137,7 @@ impl OpDef for Rope {
             ),
             Case::new("neox pairs", op(2, 64, 32, true, None), vec![x(128)], b),
             Case::new("part of a head", op(2, 64, 32 / 2, true, None), vec![x(128)], b),
-            Case::new(
-                "after a norm",
-                op(4, 64, 32, true, Some(1e-6)),
-                vec![x(256), Sig::weight(1, 64, DType::F32)],
-                b,
-            ),
+            Case::new("after a norm", op(4, 64, 32, true, Some(1e-6)), vec![x(256), Sig::weight(1, 64, DType::F32)], b),
         ]
     }
 }

@@ -1,0 +1,176 @@
+//! `onetrip bench`: prompt and generation speed, by real steps.
+
+use std::time::Instant;
+
+use clap::Args;
+use onetrip_core::expr::Bind;
+use onetrip_core::plan::human;
+use onetrip_engine::model::PlanKey;
+use onetrip_engine::page::Want;
+use onetrip_engine::step::Engine;
+use serde_json::json;
+
+use crate::fail::Fail;
+use crate::options::{ModelArgs, at_least_one};
+use crate::output::{Out, rate, seconds};
+use crate::stats::Spread;
+use crate::{load, machine};
+
+/// Ticks before generation is measured.
+const WARM_UP_TICKS: usize = 16;
+
+/// Flags of `bench`.
+#[derive(Args)]
+pub struct BenchArgs {
+    #[command(flatten)]
+    model: ModelArgs,
+    /// Tokens of the prompt; 0 leaves it out
+    #[arg(long, default_value = "512", value_name = "T")]
+    prompt: usize,
+    /// Tokens to generate; 0 leaves it out
+    #[arg(long = "gen", default_value = "128", value_name = "N")]
+    generate: usize,
+    /// Positions in the cache before the generation begins
+    #[arg(long, default_value = "0", value_name = "L")]
+    context: usize,
+    /// Sequences at once; speeds are of all together
+    #[arg(long, default_value = "1", value_parser = at_least_one, value_name = "S")]
+    batch: usize,
+    /// Measured runs of each; one more comes before them to warm up
+    #[arg(long, default_value = "5", value_parser = at_least_one, value_name = "N")]
+    repeat: usize,
+}
+
+/// Runs the command.
+pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
+    const MOST: usize = 1 << 27;
+    if args.prompt.max(args.generate).max(args.context) > MOST {
+        return Err(Fail::Input(format!("--prompt, --gen and --context go up to {MOST}")));
+    }
+    if args.prompt == 0 && args.generate == 0 {
+        return Err(Fail::Input("nothing to measure: give --prompt or --gen above 0".into()));
+    }
+    let start = Instant::now();
+    let model = load::model(load::file(args.model.file.name())?, &args.model)?;
+    let context = args.prompt.max(args.context + args.generate + 1);
+    let mut engine = load::engine(model, &args.model, context, args.batch)?;
+    let load_s = start.elapsed().as_secs_f64();
+    let prefill = if args.prompt > 0 { Some(prefill(&mut engine, &args)?) } else { None };
+    let decode = if args.generate > 0 { Some(decode(&mut engine, &args)?) } else { None };
+    let key = PlanKey::of(args.batch, args.batch, Want::Sample { top: 0 });
+    let bind = Bind {
+        t: args.batch as u64,
+        s: args.batch as u64,
+        l: (args.context + args.generate.div_ceil(2)).max(1) as u64,
+    };
+    let ledger = engine.recorded(key)?.plan.ledger(bind);
+    let speed = |seconds: &Option<Vec<f64>>, tokens: usize| -> Option<Spread> {
+        let all: Vec<f64> = seconds.iter().flatten().map(|s| (tokens * args.batch) as f64 / s).collect();
+        Spread::of(&all)
+    };
+    let (prefill_speed, decode_speed) = (speed(&prefill, args.prompt), speed(&decode, args.generate));
+    let tick_us = decode.as_deref().and_then(Spread::of).map(|s| s.scaled(1e6 / args.generate as f64));
+    let each = tick_us.map(|t| t.median / ledger.dispatches.max(1) as f64);
+    let bytes_s = tick_us.map(|t| (ledger.bytes_read + ledger.bytes_written) as f64 / (t.median * 1e-6));
+    let (threads, isa) = (load::threads(&args.model), load::isa()?.name());
+    if out.json {
+        return out.object(&json!({
+            "prefill_tok_s": prefill_speed, "decode_tok_s": decode_speed, "load_s": load_s,
+            "peak_rss_bytes": machine::peak_rss(), "machine": machine::name(), "device": args.model.device,
+            "model": args.model.file.name(), "threads": threads, "isa": isa, "date": machine::date(),
+            "version": env!("CARGO_PKG_VERSION"), "prompt": args.prompt, "gen": args.generate, "context": args.context,
+            "batch": args.batch, "repeat": args.repeat, "cache": args.model.cache.name(), "tick_us": tick_us,
+            "dispatches_per_tick": ledger.dispatches, "grid_syncs_per_tick": ledger.grid_syncs,
+            "tick_us_per_dispatch": each, "tick_bytes": ledger.bytes_read + ledger.bytes_written,
+            "tick_bytes_per_s": bytes_s, "repacked_bytes": ledger.repacked_bytes,
+        }));
+    }
+    out.line(&format!("{}, {isa} kernels, {threads} threads, {}", machine::name(), machine::date()))?;
+    let show = |name: String, s: Option<Spread>| match s {
+        Some(s) => out.line(&format!(
+            "{name:<24} {:>8} tok/s   ({}–{}, {} runs)",
+            rate(s.median),
+            rate(s.min),
+            rate(s.max),
+            args.repeat
+        )),
+        None => Ok(()),
+    };
+    let batch = if args.batch > 1 { format!(" × {}", args.batch) } else { String::new() };
+    show(format!("prompt {}{batch}", args.prompt), prefill_speed)?;
+    let after = if args.context > 0 { format!(" after {}", args.context) } else { String::new() };
+    show(format!("generation {}{batch}{after}", args.generate), decode_speed)?;
+    if let (Some(tick), Some(each), Some(bytes_s)) = (tick_us, each, bytes_s) {
+        let (n, bytes) = (ledger.dispatches, human(bytes_s as u64));
+        out.line(&format!("{:<24} {:.1} µs = {n} dispatches of {each:.2} µs, {bytes}B/s", "tick", tick.median))?;
+    }
+    let peak = machine::peak_rss().map_or("unknown".into(), |b| format!("{}B", human(b)));
+    out.line(&format!("{:<24} {}, peak memory {peak}", "load", seconds(load_s)))
+}
+
+/// Ids that any vocabulary has, and no two sequences alike.
+fn ids(n: usize, sequence: usize, vocabulary: usize) -> Vec<u32> {
+    (0..n).map(|i| ((i * 7 + sequence * 31 + 1) % vocabulary.max(1)) as u32).collect()
+}
+
+/// Puts new texts of `n` tokens in; gives their sequences.
+fn begin(engine: &mut Engine, args: &BenchArgs, n: usize) -> Result<Vec<usize>, Fail> {
+    let vocabulary = engine.vocabulary();
+    let mut sequences = vec![];
+    for i in 0..args.batch {
+        let seq = engine.scheduler().add(Default::default());
+        let seq = seq.ok_or_else(|| Fail::Work("there is no room for a sequence".into()))?;
+        engine.scheduler().set_tokens(seq, &ids(n, i, vocabulary));
+        sequences.push(seq);
+    }
+    Ok(sequences)
+}
+
+/// Steps until every sequence has `new` more tokens than it began with.
+fn steps(engine: &mut Engine, sequences: &[usize], length: usize) -> Result<(), Fail> {
+    while sequences.iter().any(|&s| engine.scheduler().tokens(s).len() < length) {
+        if engine.step()?.is_none() {
+            return Err(Fail::Work("the context is full before the end of the run".into()));
+        }
+    }
+    Ok(())
+}
+
+/// Seconds of each run of the prompt, up to its first new token.
+fn prefill(engine: &mut Engine, args: &BenchArgs) -> Result<Vec<f64>, Fail> {
+    let mut times = vec![];
+    for run in 0..=args.repeat {
+        let sequences = begin(engine, args, args.prompt)?;
+        let start = Instant::now();
+        steps(engine, &sequences, args.prompt + 1)?;
+        let time = start.elapsed().as_secs_f64();
+        sequences.iter().for_each(|&s| engine.scheduler().remove(s));
+        if run > 0 {
+            times.push(time);
+        }
+    }
+    Ok(times)
+}
+
+/// Seconds of each run of `gen` ticks, the first of which is at position `context`.
+fn decode(engine: &mut Engine, args: &BenchArgs) -> Result<Vec<f64>, Fail> {
+    let mut times = vec![];
+    let length = args.context + 1;
+    let sequences = begin(engine, args, length)?;
+    let vocabulary = engine.vocabulary();
+    for run in 0..=args.repeat {
+        // The same beginning as before: what is in the cache of it is kept, and all but its last token is.
+        for (i, &seq) in sequences.iter().enumerate() {
+            engine.scheduler().set_tokens(seq, &ids(length, i, vocabulary));
+        }
+        if run == 0 {
+            steps(engine, &sequences, length + args.generate.min(WARM_UP_TICKS))?;
+            continue;
+        }
+        let start = Instant::now();
+        steps(engine, &sequences, length + args.generate)?;
+        times.push(start.elapsed().as_secs_f64());
+    }
+    sequences.iter().for_each(|&s| engine.scheduler().remove(s));
+    Ok(times)
+}

@@ -1,0 +1,107 @@
+//! How a command ends when it does not end well: one line on stderr, and an exit code.
+
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use onetrip_core::device::DeviceError;
+use onetrip_engine::chat::ChatError;
+use onetrip_engine::files::FileError;
+use onetrip_engine::model::ModelError;
+use onetrip_engine::step::StepError;
+
+use crate::output::note;
+
+/// Why a command ended early.
+#[derive(Debug)]
+pub enum Fail {
+    /// A bad file, text or flag: exit code 2.
+    Input(String),
+    /// The work itself failed, or a check did not hold: exit code 1.
+    Work(String),
+    /// Whoever read the output went away: no words, and the exit code of a program that SIGPIPE ended.
+    Pipe,
+    /// Ctrl-C: exit code 130.
+    Interrupted,
+}
+
+impl Fail {
+    /// Says it and gives the exit code.
+    pub fn report(self) -> ExitCode {
+        let code = match &self {
+            Fail::Work(_) => 1,
+            Fail::Input(_) => 2,
+            Fail::Interrupted => 130,
+            Fail::Pipe => 141,
+        };
+        if let Fail::Input(what) | Fail::Work(what) = self {
+            // One line, whatever a library wrote.
+            note(&format!("onetrip: {}", what.split_whitespace().collect::<Vec<_>>().join(" ")));
+        }
+        ExitCode::from(code)
+    }
+}
+
+/// What clap has to say: help and version as they are, errors on one line.
+pub fn usage(error: &clap::Error) -> Result<(), Fail> {
+    match error.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().map_err(Fail::from),
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            note(error.to_string().trim_end());
+            Err(Fail::Input("give a command, such as `onetrip run \"It is a truth\"`".into()))
+        }
+        _ => {
+            let text = error.to_string();
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            let lines =
+                lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+            let line = lines.collect::<Vec<_>>().join(" ");
+            Err(Fail::Input(format!("{} (see --help)", line.trim_start_matches("error: "))))
+        }
+    }
+}
+
+impl From<std::io::Error> for Fail {
+    /// For output: everything read has an error of its own that names it.
+    fn from(error: std::io::Error) -> Fail {
+        match error.kind() {
+            std::io::ErrorKind::BrokenPipe => Fail::Pipe,
+            _ => Fail::Work(format!("cannot write the output: {error}")),
+        }
+    }
+}
+
+impl From<FileError> for Fail {
+    fn from(error: FileError) -> Fail {
+        Fail::Input(error.to_string())
+    }
+}
+
+impl From<ModelError> for Fail {
+    fn from(error: ModelError) -> Fail {
+        Fail::Input(error.to_string())
+    }
+}
+
+impl From<ChatError> for Fail {
+    fn from(error: ChatError) -> Fail {
+        Fail::Input(error.to_string())
+    }
+}
+
+impl From<DeviceError> for Fail {
+    fn from(error: DeviceError) -> Fail {
+        match error {
+            DeviceError::Memory { .. } => Fail::Input(error.to_string()),
+            _ => Fail::Work(error.to_string()),
+        }
+    }
+}
+
+impl From<StepError> for Fail {
+    fn from(error: StepError) -> Fail {
+        match error {
+            StepError::Device(error) => error.into(),
+            other => Fail::Input(other.to_string()),
+        }
+    }
+}

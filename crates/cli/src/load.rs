@@ -1,0 +1,126 @@
+//! Opening a model: file, tokenizer, plans, and (with progress) its weights on a device.
+
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use onetrip_core::ops::Target;
+use onetrip_core::simd::Isa;
+use onetrip_cpu::CpuDevice;
+use onetrip_engine::files::{Kind, ModelFile};
+use onetrip_engine::model::{Model, ModelOptions};
+use onetrip_engine::step::Engine;
+use onetrip_engine::switch;
+use onetrip_engine::tokenizer::Tokenizer;
+
+use crate::fail::Fail;
+use crate::machine;
+use crate::options::ModelArgs;
+use crate::output::{note, stderr_is_terminal};
+
+/// On a cache line, so that weights can be used where they lie in the program.
+#[repr(align(64))]
+struct Aligned<T: ?Sized>(T);
+
+/// The model that needs no download.
+static TINY: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../assets/tiny.gguf"));
+
+/// A progress bar appears when loading takes longer than this.
+const PATIENCE: Duration = Duration::from_millis(300);
+
+/// Opens `tiny`, a file or a folder.
+pub fn file(name: &str) -> Result<ModelFile, Fail> {
+    if name == "tiny" {
+        return Ok(ModelFile::from_bytes(&TINY.0)?);
+    }
+    let path = Path::new(name);
+    if !path.exists() && path.components().count() == 1 && path.extension().is_none() {
+        let what =
+            format!("no model `{name}`: --model takes `tiny`, the path of a .gguf file, or a Hugging Face folder");
+        return Err(Fail::Input(what));
+    }
+    Ok(ModelFile::open(path)?)
+}
+
+/// The instruction set of kernels: the switch, or the best there is.
+pub fn isa() -> Result<Isa, Fail> {
+    match switch::get("ONETRIP_ISA") {
+        None => Ok(Isa::detect()),
+        Some(name) => isa_named(&name).map_err(|e| Fail::Input(format!("ONETRIP_ISA={e}"))),
+    }
+}
+
+/// An instruction set of this processor by its name.
+pub fn isa_named(name: &str) -> Result<Isa, String> {
+    let isa = Isa::available().iter().copied().find(|isa| isa.name() == name);
+    isa.ok_or_else(|| format!("{name}: this processor has {}", machine::isas().join(", ")))
+}
+
+/// A model with its plans; no weight is loaded.
+pub fn model(file: ModelFile, args: &ModelArgs) -> Result<Model, Fail> {
+    let options = ModelOptions {
+        cache: args.cache,
+        weights: args.weights.0,
+        compute: args.compute,
+        fuse: args.fuse.clone(),
+        target: Target::Cpu(isa()?),
+        device: args.device.clone(),
+    };
+    Ok(Model::new(file, options)?)
+}
+
+/// The tokenizer of a model file.
+pub fn tokenizer(file: &ModelFile) -> Result<Tokenizer, Fail> {
+    let built = match file.kind() {
+        Kind::Gguf => Tokenizer::from_gguf(file.metadata()),
+        _ => match file.tokenizer_json_path() {
+            Some(path) => Tokenizer::from_json_file(path),
+            None => {
+                let what = format!("{}: there is no tokenizer.json; add it, or give ids with --tokens", file.name());
+                return Err(Fail::Input(what));
+            }
+        },
+    };
+    built.map_err(|e| Fail::Input(format!("{}: {e}", file.name())))
+}
+
+/// Threads of the CPU device.
+pub fn threads(args: &ModelArgs) -> usize {
+    args.threads.unwrap_or_else(machine::cores)
+}
+
+/// Loads a model's weights and makes caches for `sequences` texts of at most `context` tokens.
+pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
+    let threads = threads(args);
+    let device = CpuDevice::with_isa(Some(threads), isa()?);
+    let device =
+        device.map_err(|e| Fail::Work(format!("cannot start {threads} threads: {e}; give fewer --threads")))?;
+    let start = Instant::now();
+    let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
+    let is_shown = stderr_is_terminal();
+    let progress = |done: usize, total: usize| {
+        if !is_shown || start.elapsed() < PATIENCE {
+            return;
+        }
+        let Ok(mut bar) = bar.lock() else { return };
+        let bar = bar.get_or_insert_with(|| {
+            let bar = ProgressBar::new(total as u64);
+            if let Ok(style) = ProgressStyle::with_template("loading {wide_bar} {bytes}/{total_bytes}") {
+                bar.set_style(style);
+            }
+            bar
+        });
+        bar.set_position(done as u64);
+    };
+    let engine = Engine::load(model, Box::new(device), context, sequences, threads, &progress);
+    if let Ok(Some(bar)) = bar.into_inner() {
+        bar.finish_and_clear();
+    }
+    let engine = engine?;
+    let trained = engine.model().config.context;
+    if context > trained {
+        note(&format!("note: a context of {context} is above the {trained} positions that the model was trained for"));
+    }
+    Ok(engine)
+}

@@ -1,0 +1,121 @@
+//! Everything that is printed. Nothing here panics on a closed pipe.
+
+use std::io::{IsTerminal, Write};
+
+use onetrip_core::plan::{Ledger, human};
+use serde_json::Value;
+
+use crate::fail::Fail;
+
+/// Standard output, and whether it is to hold one JSON object only.
+pub struct Out {
+    /// `--json` was given.
+    pub json: bool,
+}
+
+impl Out {
+    /// Standard output.
+    pub fn new(json: bool) -> Out {
+        Out { json }
+    }
+
+    /// Writes text at once.
+    pub fn text(&self, text: &str) -> Result<(), Fail> {
+        let mut stdout = std::io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        Ok(stdout.flush()?)
+    }
+
+    /// Writes a line at once.
+    pub fn line(&self, text: &str) -> Result<(), Fail> {
+        self.text(&format!("{text}\n"))
+    }
+
+    /// Writes the one JSON object.
+    pub fn object(&self, value: &Value) -> Result<(), Fail> {
+        self.line(&value.to_string())
+    }
+}
+
+/// A line for people on stderr. Where stderr is closed there is nobody to tell.
+pub fn note(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// True when a person reads stderr.
+pub fn stderr_is_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// A table with a head; columns whose head starts with `>` are aligned to the right.
+pub fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let right: Vec<bool> = head.iter().map(|h| h.starts_with('>')).collect();
+    let head: Vec<String> = head.iter().map(|h| h.trim_start_matches('>').to_string()).collect();
+    let mut width = vec![0; head.len()];
+    for row in rows.iter().chain([&head]) {
+        row.iter().zip(&mut width).for_each(|(cell, w)| *w = (*w).max(cell.chars().count()));
+    }
+    let mut out = String::new();
+    for row in [&head].into_iter().chain(rows) {
+        let cells = row.iter().zip(&width).zip(&right);
+        let cells = cells.map(|((cell, &w), &right)| if right { format!("{cell:>w$}") } else { format!("{cell:<w$}") });
+        out.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// The ledger, for people.
+pub fn ledger_text(l: &Ledger) -> String {
+    let by_op = |map: &std::collections::BTreeMap<String, u64>| {
+        let mut list: Vec<_> = map.iter().collect();
+        list.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+        list.iter().map(|(op, n)| format!("{op} {n}")).collect::<Vec<_>>().join(", ")
+    };
+    let mut out = String::new();
+    let mut row = |name: &str, value: String| out.push_str(&format!("{name:<12} {value}\n"));
+    row("nodes", format!("{} ({} not empty): {}", l.nodes, l.nodes_nonempty, by_op(&l.nodes_by_op)));
+    row("dispatches", format!("{}: {}", l.dispatches, by_op(&l.dispatches_by_op)));
+    row("grid syncs", l.grid_syncs.to_string());
+    row("barriers", l.barriers.to_string());
+    row("commits", l.commits.to_string());
+    row("waits", l.waits.to_string());
+    row("copies", l.copies.to_string());
+    row("off device", l.off_device.to_string());
+    row("gaps", l.gaps.to_string());
+    row("bytes", format!("{} read, {} written", human(l.bytes_read), human(l.bytes_written)));
+    row("operations", human(l.flops));
+    if l.repacked_bytes > 0 {
+        row("layouts", format!("{} of weights in a second layout", human(l.repacked_bytes)));
+    }
+    out
+}
+
+/// A number of seconds, for people.
+pub fn seconds(s: f64) -> String {
+    match s {
+        s if s < 1e-3 => format!("{:.1} µs", s * 1e6),
+        s if s < 1.0 => format!("{:.1} ms", s * 1e3),
+        s => format!("{s:.2} s"),
+    }
+}
+
+/// Three digits or a whole number: `0.93`, `41.2`, `3100`.
+pub fn rate(x: f64) -> String {
+    match x {
+        x if !x.is_finite() => "–".into(),
+        x if x < 10.0 => format!("{x:.2}"),
+        x if x < 100.0 => format!("{x:.1}"),
+        x => format!("{x:.0}"),
+    }
+}
+
+/// Text with control characters escaped, for one cell of a table.
+pub fn escaped(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+/// Tokens a second, or null where no time passed.
+pub fn per_second(n: usize, s: f64) -> Value {
+    if n > 0 && s > 0.0 { Value::from(n as f64 / s) } else { Value::Null }
+}

@@ -1,0 +1,82 @@
+//! The plan that `explain`, `count` and `profile` look at.
+
+use onetrip_core::expr::Bind;
+use onetrip_engine::model::PlanKey;
+use onetrip_engine::page::Want;
+use onetrip_engine::step::STEP_ROWS;
+use serde_json::{Value, json};
+
+use crate::fail::Fail;
+use crate::options::{Phase, PlanArgs};
+use crate::output::note;
+
+/// Positions of a decode step where none are given.
+const DECODE_CONTEXT: usize = 256;
+/// Tokens of a prefill step where none are given.
+const PREFILL_TOKENS: usize = 512;
+
+/// A step, all choices made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Its phase.
+    pub phase: Phase,
+    /// Tokens of each sequence.
+    pub prompt: usize,
+    /// Positions of each sequence after it.
+    pub context: usize,
+    /// Sequences.
+    pub batch: usize,
+}
+
+impl Step {
+    /// The step that the flags ask for.
+    pub fn new(args: &PlanArgs) -> Result<Step, Fail> {
+        let (phase, batch) = (args.phase.unwrap_or(Phase::Decode), args.batch.unwrap_or(1));
+        let prompt = match phase {
+            Phase::Prefill => args.prompt.unwrap_or(PREFILL_TOKENS),
+            Phase::Decode if args.prompt.is_some() => {
+                return Err(Fail::Input(
+                    "--prompt T is for --phase prefill: a decode step has one token a sequence".into(),
+                ));
+            }
+            Phase::Decode => 1,
+        };
+        let context = args.context.unwrap_or(if phase == Phase::Decode { DECODE_CONTEXT } else { prompt });
+        if context < prompt {
+            let what =
+                format!("--context {context} is below --prompt {prompt}: positions after the step include its tokens");
+            return Err(Fail::Input(what));
+        }
+        if prompt.saturating_mul(batch) > STEP_ROWS {
+            let rows = prompt.saturating_mul(batch);
+            note(&format!("note: this is one step of {rows} rows; `run` and `bench` take at most {STEP_ROWS} a step"));
+        }
+        Ok(Step { phase, prompt, context, batch })
+    }
+
+    /// Its plan.
+    pub fn key(self) -> PlanKey {
+        PlanKey::of(self.prompt.saturating_mul(self.batch), self.batch, Want::Sample { top: 0 })
+    }
+
+    /// Its sizes.
+    pub fn bind(self) -> Bind {
+        Bind { t: self.prompt as u64 * self.batch as u64, s: self.batch as u64, l: self.context as u64 }
+    }
+
+    /// For people.
+    pub fn title(self) -> String {
+        let Step { phase, prompt, context, batch } = self;
+        match phase {
+            Phase::Decode => format!("decode, {batch} sequence(s) at {context} positions"),
+            Phase::Prefill => {
+                format!("prefill of {prompt} tokens in {batch} sequence(s), {context} positions after it")
+            }
+        }
+    }
+
+    /// For JSON.
+    pub fn json(self) -> Value {
+        json!({ "phase": self.phase.name(), "prompt": self.prompt, "context": self.context, "batch": self.batch })
+    }
+}

@@ -1,0 +1,129 @@
+//! Bad input: one line that says what, where and what to do; exit code 2; no panic.
+
+use crate::{onetrip, onetrip_with_stdin, tiny};
+
+#[test]
+fn a_missing_model_is_named() {
+    onetrip(&["run", "x", "--model", "no/such.gguf"]).refused(2, &["no/such.gguf"]);
+    onetrip(&["run", "x", "--model", "smallest"]).refused(2, &["no model `smallest`", "tiny", ".gguf"]);
+    onetrip(&["inspect", "no/such.gguf"]).refused(2, &["no/such.gguf"]);
+}
+
+#[test]
+fn damaged_model_files_are_refused_by_every_command_that_opens_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let good = std::fs::read(tiny()).expect("the embedded model");
+    let write = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).expect("written");
+        path.to_str().expect("UTF-8").to_string()
+    };
+    let mut magic = good.clone();
+    magic[..4].copy_from_slice(b"GGML");
+    let mut count = good.clone();
+    count[8..16].fill(0xff);
+    let files = [
+        write("half.gguf", &good[..good.len() / 2]),
+        write("head.gguf", &good[..200]),
+        write("empty.gguf", b""),
+        write("magic.gguf", &magic),
+        write("count.gguf", &count),
+    ];
+    for file in &files {
+        let name = file.rsplit('/').next().unwrap();
+        for command in
+            [&["run", "x", "--model"][..], &["explain", "--model"], &["inspect"], &["tokenize", "x", "--model"]]
+        {
+            onetrip(&[command, &[file.as_str()]].concat()).refused(2, &[name]);
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_no_model_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("notes.txt");
+    std::fs::write(&path, "Dear diary").expect("written");
+    onetrip(&["run", "x", "--model", path.to_str().unwrap()]).refused(2, &["notes.txt", "not a model file"]);
+    onetrip(&["run", "x", "--model", dir.path().to_str().unwrap()]).refused(2, &["config.json"]);
+}
+
+#[test]
+fn text_that_is_not_utf8_is_refused_with_the_place_of_the_byte() {
+    onetrip_with_stdin(&["run", "-"], b"abc\xffdef").refused(2, &["stdin", "byte 3", "UTF-8"]);
+    onetrip_with_stdin(&["tokenize"], b"\xe4\xb8").refused(2, &["byte 0"]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("latin1.txt");
+    std::fs::write(&path, b"na\xefve").expect("written");
+    onetrip(&["ppl", "--text", path.to_str().unwrap()]).refused(2, &["latin1.txt", "byte 2"]);
+}
+
+#[test]
+fn a_prompt_longer_than_the_context_says_how_long_it_is() {
+    onetrip(&["run", "It is a truth universally acknowledged", "--context", "3"])
+        .refused(2, &["--context is 3", " tokens"]);
+    let ids = vec!["1"; 1 << 14].join(",");
+    let inspect = onetrip(&["inspect", "tiny", "--json"]).json();
+    let context = inspect["metadata"].as_array().unwrap().iter().find(|m| m["key"] == "llama.context_length");
+    let context = context.expect("a context")["value"].as_str().expect("text").to_string();
+    onetrip(&["run", "--tokens", &ids]).refused(2, &["16384 tokens", &context]);
+}
+
+#[test]
+fn ids_outside_the_vocabulary_are_refused() {
+    onetrip(&["run", "--tokens", "4000000000"]).refused(2, &["4000000000", "vocabulary"]);
+    onetrip(&["ppl", "--tokens", "1,4000000000"]).refused(2, &["4000000000"]);
+    onetrip(&["tokenize", "--decode", "4000000000"]).refused(2, &["4000000000"]);
+    onetrip(&["run", "--tokens", "1,two"]).refused(2, &["`two`"]);
+}
+
+#[test]
+fn values_of_flags_are_checked() {
+    let cases: [(&[&str], &str); 18] = [
+        (&["--temperature", "-1"], "at least 0"),
+        (&["--temperature", "inf"], "at least 0"),
+        (&["--top-p", "0"], "above 0"),
+        (&["--top-p", "1.5"], "up to 1"),
+        (&["--min-p", "1"], "below 1"),
+        (&["--repeat-penalty", "0"], "above 0"),
+        (&["--threads", "0"], "at least 1"),
+        (&["--context", "0"], "at least 1"),
+        (&["--context", "99999999999999999999"], "at least 1"),
+        (&["--cache", "q4_0"], "f16, f32 or q8_0"),
+        (&["--weights", "q9"], "q8_0"),
+        (&["--compute", "bf16"], "not on the CPU device yet"),
+        (&["--fuse", "gateup"], "did you mean `gate-up`"),
+        (&["--device", "cuda"], "not in this build"),
+        (&["--device", "abacus"], "devices: cpu"),
+        (&["--logprobs", "0"], "1..=100"),
+        (&["--system", "Be brief."], "--chat"),
+        (&["--no-such-flag"], "--no-such-flag"),
+    ];
+    for (flags, word) in cases {
+        onetrip(&[&["run", "x"], flags].concat()).refused(2, &[word]);
+        onetrip(&[&["run", "x", "--json"], flags].concat()).refused(2, &[word]);
+    }
+    onetrip(&["explain", "--prompt", "8"]).refused(2, &["--phase prefill"]);
+    onetrip(&["profile", "--repeat", "2"]).refused(2, &["at least 5"]);
+    onetrip(&["bench", "--prompt", "0", "--gen", "0"]).refused(2, &["nothing to measure"]);
+    onetrip(&["selftest", "--op", "frobnicate"]).refused(2, &["rms_norm"]);
+    onetrip(&["selftest", "--isa", "sse9"]).refused(2, &["portable"]);
+}
+
+#[test]
+fn a_context_that_no_machine_has_memory_for_is_refused() {
+    onetrip(&["run", "x", "--context", "134217728"]).refused(2, &["--context"]);
+}
+
+#[test]
+fn nothing_to_continue_says_what_to_give() {
+    let done = onetrip(&["ppl"]);
+    done.refused(2, &["--text FILE", "--tokens IDS"]);
+    onetrip(&["ppl", "--tokens", "5"]).refused(2, &["at least 2"]);
+}
+
+#[test]
+fn an_unknown_instruction_set_in_the_switch_is_refused() {
+    let output = crate::command(&["explain"]).env("ONETRIP_ISA", "mmx").output().expect("the binary starts");
+    crate::Done::of(output).refused(2, &["ONETRIP_ISA=mmx", "portable"]);
+}
