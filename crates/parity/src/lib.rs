@@ -9,6 +9,7 @@ use libtest_mimic::{Arguments, Trial};
 pub mod harness;
 pub mod ops;
 pub mod pages;
+pub mod plans;
 pub mod random;
 pub mod rules;
 pub mod shape;
@@ -21,6 +22,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(rules::tests());
     tests.extend(pages::tests());
+    tests.extend(plans::tests());
     let models = onetrip_engine::switch::models_dir();
     tests.extend(tokenizers::tests(models.as_deref()));
     tests.extend(whole::tests(include_models));

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::batch::SampleParams;
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::{Fuse, RULES};
 use onetrip_core::ops::Compute;
 use onetrip_engine::files::{Kind, ModelFile};
@@ -13,7 +12,9 @@ use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use serde_json::Value as Json;
 
-use crate::harness::{Answers, CHUNK, Options, best, differences, forced, load, models, only, sequences};
+use crate::harness::{
+    Answers, CHUNK, Options, best, differences, forced, load, models, only, root_mean_square, sequences,
+};
 
 /// A model with recorded results.
 #[derive(Clone, Copy)]
@@ -355,25 +356,39 @@ fn stories_folder(known: Known) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The same int8 arithmetic in another order of launches. What a rule changes is where f32 rounds, which may turn a code.
+/// The same int8 arithmetic in other launches. Every rule but one gives the same bits here (measured). Attention that
+/// writes the cache adds up the step's own values apart from the cached ones: the last digits differ, some turn an int8
+/// code, and the rounding of a step becomes another one. It may then be as far from no rule as two independent roundings
+/// are from each other, which is sqrt(2) times as far as one is from f32; and in f32 nothing of this happens.
 fn rules(known: Known) -> Result<(), Failed> {
     let all: Vec<Prompt> = prompts(&reference(known.reference)?).collect();
     let p = all.iter().max_by_key(|p| p.ids.len()).ok_or("no prompts")?;
-    let answer = |fuse, cache| -> Result<Answers, Failed> {
-        let mut engine = open(known, &Options { cache, ..fast().fused(fuse) })?;
+    let answer = |o: Options| -> Result<Answers, Failed> {
+        let mut engine = open(known, &Options { threads: 2, ..o })?;
         let seq = sequences(&mut engine, 1)?;
         forced(&mut engine, &seq, &[&p.ids], &p.greedy[..8], CHUNK)
     };
-    let plain = answer(Fuse::None, DType::F16)?;
-    // SmolLM2 alone with every rule: loading takes the time.
-    let alone = RULES.iter().filter(|_| known.name == SMOLLM2.name).map(|r| only(r.name));
-    // Then all rules up to each: some find only what another made.
-    let names: Vec<String> = RULES.iter().map(|r| r.name.to_string()).collect();
-    let up_to = (2..names.len()).filter(|_| known.name == SMOLLM2.name).map(|n| Fuse::Some(names[..n].to_vec()));
+    let exact = answer(Options::f32().fused(Fuse::None))?;
+    let error = differences(&exact, &answer(Options::f32())?);
+    println!("{}: all rules against no rule in f32: logits within {error:.1e}", known.name);
+    if !(error <= RULES_F32) {
+        return Err(format!("all rules against no rule in f32: logits differ by {error}").into());
+    }
+    let plain = answer(fast().fused(Fuse::None))?;
+    // SmolLM2 alone with every rule, and all rules up to each (some find only what another made): loading takes the time.
+    let names: Vec<String> = RULES.iter().filter(|_| known.name == SMOLLM2.name).map(|r| r.name.to_string()).collect();
+    let alone = names.iter().map(|name| only(name));
+    let up_to = (2..names.len()).map(|n| Fuse::Some(names[..n].to_vec()));
     for fuse in alone.chain(up_to).chain([Fuse::All]) {
-        let error = differences(&plain, &answer(fuse.clone(), DType::F16)?);
-        println!("{}: {fuse:?} against no rule: logits within {error:.1e}", known.name);
-        if !(error <= RULES_INT8) {
+        let have = answer(fast().fused(fuse.clone()))?;
+        let error = differences(&plain, &have);
+        if fuse.has("attention-write") && fuse.has("rope-cache-write") {
+            let (off, rounding) = (root_mean_square(&plain, &have), root_mean_square(&plain, &exact));
+            println!("{}: {fuse:?} against no rule: off by {off:.2e}, int8 from f32 by {rounding:.2e}", known.name);
+            if !(off <= 1.42 * rounding) {
+                return Err(format!("{fuse:?} against no rule: off by {off}, int8 from f32 by {rounding}").into());
+            }
+        } else if !(error <= RULES_INT8) {
             return Err(format!("{fuse:?} against no rule: logits differ by {error}").into());
         }
     }
@@ -381,4 +396,5 @@ fn rules(known: Known) -> Result<(), Failed> {
 }
 
 /// Largest difference of a logit between two sets of rules.
-const RULES_INT8: f32 = 0.5;
+const RULES_INT8: f32 = 1e-3;
+const RULES_F32: f32 = 1e-3;
