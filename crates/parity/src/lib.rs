@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+pub mod counts;
 pub mod harness;
+pub mod invariants;
 pub mod ops;
 pub mod pages;
 pub mod plans;
@@ -23,6 +25,8 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(rules::tests());
     tests.extend(pages::tests());
     tests.extend(plans::tests());
+    tests.extend(counts::tests());
+    tests.extend(invariants::tests());
     let models = onetrip_engine::switch::models_dir();
     tests.extend(tokenizers::tests(models.as_deref()));
     tests.extend(whole::tests(include_models));

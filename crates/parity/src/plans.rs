@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use libtest_mimic::{Failed, Trial};
+use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::expr::Bind;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
@@ -16,12 +16,14 @@ use onetrip_engine::files::{GgufWriter, ModelFile};
 use onetrip_engine::model::{Model, PlanKey};
 use onetrip_engine::page::Want;
 
-use crate::harness::Options;
+use crate::harness::{Options, models};
 use crate::shape::{Shape, Tensor};
 
 /// A published model: its shape and the types of its matrices.
 struct Published {
     name: &'static str,
+    /// The real file below the folder of models, if there may be one.
+    path: Option<&'static str>,
     shape: Shape,
     format: fn(&Tensor) -> DType,
     /// Dispatches and waits inside kernels that one decode step may have in a layer; four more are for the ends.
@@ -107,12 +109,14 @@ fn published() -> Vec<Published> {
     vec![
         Published {
             name: "smollm2-135m-q4_1",
+            path: Some("smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf"),
             shape: llama,
             format: |t| if part(t) == "token_embd" { DType::Q8_0 } else { DType::Q4_1 },
             a_layer: 6,
         },
         Published {
             name: "qwen2.5-0.5b-q4_k_m",
+            path: Some("qwen2.5-coder-0.5b-instruct/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
             shape: qwen2,
             format: |t| {
                 let more = [0, 1, 3, 6, 7, 8, 9, 10, 13, 16, 19, 21].contains(&layer(t));
@@ -126,9 +130,10 @@ fn published() -> Vec<Published> {
             },
             a_layer: 5,
         },
-        Published { name: "qwen3-0.6b-q8_0", shape: qwen3, format: |_| DType::Q8_0, a_layer: 6 },
+        Published { name: "qwen3-0.6b-q8_0", path: None, shape: qwen3, format: |_| DType::Q8_0, a_layer: 6 },
         Published {
             name: "gemma-3-270m-q4_k_m",
+            path: Some("gemma-3-270m/gemma-3-270m-q4_k_m.gguf"),
             shape: gemma3,
             format: |t| {
                 let more = [0, 1, 4, 7, 10, 13, 15, 16, 17].contains(&layer(t));
@@ -142,7 +147,13 @@ fn published() -> Vec<Published> {
             },
             a_layer: 7,
         },
-        Published { name: "stories260k-f32", shape: stories, format: |_| DType::F32, a_layer: 6 },
+        Published {
+            name: "stories260k-f32",
+            path: Some("data/stories260k/stories260K-f32.gguf"),
+            shape: stories,
+            format: |_| DType::F32,
+            a_layer: 6,
+        },
     ]
 }
 
@@ -269,6 +280,17 @@ pub fn tests() -> Vec<Trial> {
         let name = format!("plans/{}/decodes in at most {} dispatches a layer and four", model.name, model.a_layer);
         tests.push(Trial::test(name, move || bounded(&model)));
     }
+    for model in published() {
+        let Some(path) = model.path else { continue };
+        let name = format!("plans/{}/the shape gives the plans of the real file", model.name);
+        tests.push(Trial::ignorable_test(name, move || {
+            let path = models().unwrap_or_default().join(path);
+            if !path.is_file() {
+                return Ok(Completion::ignored_with("not run: cargo xtask models"));
+            }
+            real(&model, &path).map(|()| Completion::Completed)
+        }));
+    }
     tests.push(Trial::test("plans/no file is left of a model that is gone", no_strangers));
     tests.push(Trial::test("plans/are the same for every instruction set", every_isa));
     tests
@@ -285,6 +307,20 @@ fn committed(model: &Published) -> Result<(), Failed> {
             let why =
                 format!("plans/{name}, line {}:\n  {a}\nis now\n  {b}\nrun `cargo xtask plans` and commit", line + 1);
             return Err(why.into());
+        }
+    }
+    Ok(())
+}
+
+fn real(model: &Published, path: &Path) -> Result<(), Failed> {
+    let o = Options { isa: Isa::Portable, ..Options::default() };
+    let mut file = Model::new(ModelFile::open(path)?, o.model())?;
+    for (batch, bind) in BATCHES {
+        let (have, want) = (file.plan(key(bind))?, model.plan(bind, Fuse::All)?);
+        if have.table(None) != want.table(None) || have.ledger(bind) != want.ledger(bind) {
+            return Err(
+                format!("{batch}: the file gives\n{}\nits shape\n{}", have.table(None), want.table(None)).into()
+            );
         }
     }
     Ok(())
@@ -333,7 +369,7 @@ fn every_isa() -> Result<(), Failed> {
     for model in published() {
         let dir = tempfile::tempdir()?;
         for (batch, bind) in BATCHES {
-            let mut text = |isa| -> Result<String, Failed> {
+            let text = |isa| -> Result<String, Failed> {
                 let o = Options { isa, ..Options::default() };
                 Ok(Model::new(model.file(dir.path())?, o.model())?.plan(key(bind))?.table(None))
             };

@@ -82,39 +82,45 @@ const STEPS: usize = 30;
 pub fn tests(slow: bool) -> Vec<Trial> {
     let mut out = vec![];
     for known in [STORIES, SMOLLM2] {
-        out.push(trial(known, "token ids are the reference's", token_ids));
-        out.push(trial(known, "perplexity is within 1 %", perplexity));
-        out.push(trial(known, "the best token is the reference's where it is clear", |k| teacher(k, Compute::Int8)));
-        out.push(trial(known, "greedy text begins like the reference's", text));
+        out.push(trial(slow, known, "token ids are the reference's", token_ids));
+        out.push(trial(slow, known, "perplexity is within 1 %", perplexity));
+        out.push(trial(slow, known, "the best token is the reference's where it is clear", |k| {
+            teacher(k, Compute::Int8)
+        }));
+        out.push(trial(slow, known, "greedy text begins like the reference's", text));
     }
-    out.push(trial(STORIES, "f32 logits are the reference's", stories_logits));
-    out.push(trial(STORIES, "the Hugging Face folder gives what GGUF gives", stories_folder));
+    out.push(trial(slow, STORIES, "f32 logits are the reference's", stories_logits));
+    out.push(trial(slow, STORIES, "the Hugging Face folder gives what GGUF gives", stories_folder));
     if !slow {
         return out;
     }
     for known in [QWEN, GEMMA] {
-        out.push(trial(known, "token ids are the reference's", token_ids));
-        out.push(trial(known, "perplexity is within 1 %", perplexity));
-        out.push(trial(known, "the best token is the reference's where it is clear", |k| teacher(k, Compute::Int8)));
-        out.push(trial(known, "greedy text begins like the reference's", text));
+        out.push(trial(slow, known, "token ids are the reference's", token_ids));
+        out.push(trial(slow, known, "perplexity is within 1 %", perplexity));
+        out.push(trial(slow, known, "the best token is the reference's where it is clear", |k| {
+            teacher(k, Compute::Int8)
+        }));
+        out.push(trial(slow, known, "greedy text begins like the reference's", text));
     }
     for known in [SMOLLM2, QWEN, GEMMA] {
-        out.push(trial(known, "f32 logits are those of a float pass", float_logits));
-        out.push(trial(known, "the best token is the reference's where it is clear (f32)", |k| {
+        out.push(trial(slow, known, "f32 logits are those of a float pass", float_logits));
+        out.push(trial(slow, known, "the best token is the reference's where it is clear (f32)", |k| {
             teacher(k, Compute::F32)
         }));
-        out.push(trial(known, "no rule, every rule alone and all rules agree", rules));
+        out.push(trial(slow, known, "no rule, every rule alone and all rules agree", rules));
     }
     out
 }
 
-fn trial(known: Known, what: &str, test: fn(Known) -> Result<(), Failed>) -> Trial {
+/// Where everything runs, a model that can be fetched must be there.
+fn trial(slow: bool, known: Known, what: &str, test: fn(Known) -> Result<(), Failed>) -> Trial {
     Trial::ignorable_test(format!("models/{}/{what}", known.name), move || {
         if !path(known.path).is_file() {
-            return Ok(Completion::ignored_with(match known.set {
-                Some(set) => format!("no package: cargo xtask models {set}"),
-                None => "not run (no package)".to_string(),
-            }));
+            return match known.set {
+                Some(set) if slow => Err(format!("the model is not there: cargo xtask models {set}").into()),
+                Some(set) => Ok(Completion::ignored_with(format!("not run: cargo xtask models {set}"))),
+                None => Ok(Completion::ignored_with("not run (no package)")),
+            };
         }
         test(known).map(|()| Completion::Completed)
     })
