@@ -12,9 +12,7 @@ use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use serde_json::Value as Json;
 
-use crate::harness::{
-    Answers, CHUNK, Options, best, differences, forced, load, models, only, root_mean_square, sequences,
-};
+use crate::harness::{Answers, CHUNK, Options, best, differences, forced, load, models, only, sequences};
 
 /// A model with recorded results.
 #[derive(Clone, Copy)]
