@@ -321,12 +321,12 @@ impl Writer<'_> {
         let (a, b) = (Tree::In(0), Tree::In(operands as usize - 1));
         let f = self.unary();
         match self.rng.below(6) {
-            0 => Tree::add(a, b),
-            1 => Tree::mul(a, b),
-            2 => Tree::mul(Tree::unary(f, a), b),
-            3 => Tree::add(Tree::mul(a, Tree::Const(0.5)), Tree::unary(f, b)),
-            4 => Tree::mul(a, Tree::mul(b, Tree::Const(-0.75))),
-            _ => Tree::unary(f, Tree::add(a, b)),
+            0 => Tree::sum(a, b),
+            1 => Tree::product(a, b),
+            2 => Tree::product(Tree::unary(f, a), b),
+            3 => Tree::sum(Tree::product(a, Tree::Const(0.5)), Tree::unary(f, b)),
+            4 => Tree::product(a, Tree::product(b, Tree::Const(-0.75))),
+            _ => Tree::unary(f, Tree::sum(a, b)),
         }
     }
 
