@@ -56,12 +56,17 @@ pub fn tests() -> Vec<Trial> {
     tests
 }
 
-/// A rule alone. Some look for what an earlier rule made (a weighted norm, a pair of cache writes), so every rule is also
-/// run behind those it builds on.
+/// A rule alone. Some look for what an earlier rule made (a weighted norm, a pair of cache writes), or find it more often
+/// (a matmul with a bias), so these also run behind the rules they build on.
 fn alone(rule: &'static str) -> Result<(), Failed> {
     let behind: &[&str] = match rule {
-        "norm-residual" | "norm-prologue" | "norm-rope" => &["norm-weight"],
-        "attention-write" => &["rope-cache-write"],
+        "merged-projections" => &["bias-epilogue", "gate-up"],
+        "norm-residual" | "norm-rope" => &["norm-weight"],
+        "residual-epilogue" => &["bias-epilogue", "gate-up"],
+        "norm-prologue" => &["norm-weight", "bias-epilogue", "gate-up", "merged-projections", "residual-epilogue"],
+        "rope-cache-write" => &["norm-weight", "norm-rope"],
+        "attention-write" => &["norm-weight", "norm-rope", "rope-cache-write"],
+        "attention-rope" => &["norm-weight", "norm-rope", "rope-cache-write", "attention-write"],
         _ => &[],
     };
     let lists = [vec![rule], behind.iter().copied().chain([rule]).collect()];
