@@ -74,7 +74,7 @@ fn every_op_has_cases() -> Result<(), Failed> {
         if cases.is_empty() || !cases.iter().any(|c| c.cost.is_some()) {
             return Err(format!("{name}: {} cases, none with a cost counted by hand", cases.len()).into());
         }
-        if let Some(case) = cases.iter().find(|c| c.op.name() != name || !(c.tolerance < 0.05)) {
+        if let Some(case) = cases.iter().find(|c| c.op.name() != name || crate::harness::exceeds(c.tolerance, 0.05)) {
             return Err(
                 format!("{name}: case {} is of {}, within {}", case.name, case.op.name(), case.tolerance).into()
             );

@@ -9,7 +9,7 @@ use onetrip_engine::files::ModelFile;
 use onetrip_engine::step::Engine;
 
 use crate::harness::{
-    Answers, CHUNK, Options, difference, differences, forced, load, only, root_mean_square, sequences,
+    Answers, CHUNK, Options, difference, differences, exceeds, forced, load, only, root_mean_square, sequences,
 };
 use crate::shape::Tensor;
 use crate::small::{Small, naive_logits};
@@ -53,8 +53,11 @@ fn prompt(n: usize) -> Vec<u32> {
     (0..n as u32).map(|i| (i * i * 31 + i * 7 + 3) % 101).collect()
 }
 
+/// Name, whether rows of 256 are needed, and the type of each matrix.
+type Mix = (&'static str, bool, fn(&Tensor) -> DType);
+
 /// The mixes that files have: every matrix alike, or like a Q4_K_M file.
-fn formats() -> Vec<(&'static str, bool, fn(&Tensor) -> DType)> {
+fn formats() -> Vec<Mix> {
     vec![
         ("f32", false, |_| DType::F32),
         ("f16", false, |_| DType::F16),
@@ -78,7 +81,7 @@ fn open(file: &[u8], o: &Options) -> Result<Engine, Failed> {
 }
 
 fn within(what: &str, error: f32, tolerance: f32) -> Result<(), Failed> {
-    if error <= tolerance {
+    if !exceeds(error, tolerance) {
         Ok(())
     } else {
         Err(format!("{what}: logits differ by {error:.2e}, more than {tolerance:.0e}").into())
@@ -100,7 +103,8 @@ fn papers(arch: &'static str) -> Result<(), Failed> {
             let mut rows = 0;
             engine.logits(&ids, &mut |i, row| {
                 let want: Vec<f32> = want[i].iter().map(|x| *x as f32).collect();
-                worst = worst.max(difference(row, &want));
+                let off = difference(row, &want);
+                worst = if exceeds(off, worst) { off } else { worst };
                 rows += 1;
             })?;
             within(&format!("{kind}, {fuse:?}"), worst, SUMS)?;

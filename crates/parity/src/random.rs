@@ -187,7 +187,7 @@ impl Writer<'_> {
             return y;
         }
         // A short row repeats within the output: that is no bias of an epilogue.
-        let short = self.one_in(8) && rows % 2 == 0;
+        let short = self.one_in(8) && rows.is_multiple_of(2);
         let b = self.weight(1, if short { rows / 2 } else { rows });
         self.push(Elementwise::add(), &[y, b])
     }

@@ -12,7 +12,7 @@ use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use serde_json::Value as Json;
 
-use crate::harness::{Answers, CHUNK, Options, best, differences, forced, load, models, only, sequences};
+use crate::harness::{Answers, CHUNK, Options, best, differences, exceeds, forced, load, models, only, sequences};
 
 /// A model with recorded results.
 #[derive(Clone, Copy)]
@@ -316,13 +316,13 @@ fn float_logits(known: Known) -> Result<(), Failed> {
         let steps = p.steps.iter().enumerate().flat_map(|(i, step)| step.iter().map(move |pair| (i, pair)));
         for (i, (id, want)) in first.chain(steps) {
             let error = (rows[i][*id] - *want as f32).abs();
-            if !(error <= worst.0) {
+            if exceeds(error, worst.0) {
                 worst = (error, format!("{}, step {i}, token {id}: {}, should be {want}", p.name, rows[i][*id]));
             }
         }
     }
     println!("{}: f32 logits within {:.1e} of the float pass", known.name, worst.0);
-    if worst.0 <= known.float { Ok(()) } else { Err(worst.1.into()) }
+    if exceeds(worst.0, known.float) { Err(worst.1.into()) } else { Ok(()) }
 }
 
 fn stories_logits(known: Known) -> Result<(), Failed> {
@@ -335,7 +335,7 @@ fn stories_logits(known: Known) -> Result<(), Failed> {
             let steps = p.steps.iter().enumerate().flat_map(|(i, step)| step.iter().map(move |pair| (i, pair)));
             for (i, (id, want)) in first.chain(steps) {
                 let error = (rows[i][*id] - *want as f32).abs();
-                if !(error <= known.float) {
+                if exceeds(error, known.float) {
                     return Err(format!("{}, step {i}, token {id}: {}, should be {want}", p.name, rows[i][*id]).into());
                 }
                 worst = worst.max(error);
@@ -353,7 +353,7 @@ fn stories_folder(known: Known) -> Result<(), Failed> {
     for p in prompts(&reference(known.reference)?) {
         let (a, b) = (fed(&mut gguf, &p)?, fed(&mut folder, &p)?);
         let error = differences(&vec![a], &vec![b]);
-        if !(error <= known.float) {
+        if exceeds(error, known.float) {
             return Err(format!("{}: logits differ by {error:.1e}", p.name).into());
         }
     }
@@ -379,7 +379,7 @@ fn rules(known: Known) -> Result<(), Failed> {
         let some = names.iter().map(|name| only(name)).chain(up_to.iter().cloned());
         for fuse in some.filter(|_| o.compute == Compute::Int8).chain([Fuse::All]) {
             let error = differences(&plain, &answer(&fuse)?);
-            if !(error <= RULES_OFF) {
+            if exceeds(error, RULES_OFF) {
                 return Err(format!("{:?}: {fuse:?} against no rule: logits differ by {error}", o.compute).into());
             }
             worst = worst.max(error);
