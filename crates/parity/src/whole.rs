@@ -105,6 +105,7 @@ pub fn tests(slow: bool) -> Vec<Trial> {
         out.push(trial(slow, known, "the best token is the reference's where it is clear (f32)", |k| {
             teacher(k, Compute::F32)
         }));
+        out.push(trial(slow, known, "peak memory stays under the file's size plus 300 MB", memory));
         out.push(trial(slow, known, "no rule, every rule alone and all rules agree", rules));
     }
     out
@@ -122,6 +123,35 @@ fn trial(slow: bool, known: Known, what: &str, test: fn(Known) -> Result<(), Fai
         }
         test(known).map(|()| Completion::Completed)
     })
+}
+
+/// Resident memory of this process in bytes, by its name in `/proc/self/status`.
+fn resident(name: &str) -> Result<u64, Failed> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
+    let kb = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    Ok(kb.ok_or_else(|| format!("no {name} in /proc/self/status"))? * 1024)
+}
+
+/// Loads a model as the command line does, runs a prompt and a few steps, and asks the system for the peak.
+fn memory(known: Known) -> Result<(), Failed> {
+    let before = resident("VmRSS")?;
+    // Sets the peak back to what is resident now.
+    std::fs::write("/proc/self/clear_refs", "5")?;
+    let file = path(known.path);
+    let size = std::fs::metadata(&file)?.len();
+    let mut engine = load(ModelFile::open(&file)?, &Options { context: 4096, threads: 2, ..Options::default() })?;
+    let seq = sequences(&mut engine, 1)?[0];
+    engine.scheduler().set_tokens(seq, &[1; 600]);
+    for _ in 0..5 {
+        engine.step()?;
+    }
+    let peak = resident("VmHWM")?.saturating_sub(before);
+    println!("{}: {} MB above what was there, the file has {} MB", known.name, peak / 1_000_000, size / 1_000_000);
+    match peak < size + 300_000_000 {
+        true => Ok(()),
+        false => Err(format!("peak {peak} bytes for a file of {size}").into()),
+    }
 }
 
 fn path(below: &str) -> PathBuf {
