@@ -61,6 +61,8 @@ pub fn tests() -> Vec<Trial> {
 fn alone(rule: &'static str) -> Result<(), Failed> {
     let behind: &[&str] = match rule {
         "norm-residual" | "norm-prologue" | "norm-rope" => &["norm-weight"],
+        "gated-norm" => &["norm-weight"],
+        "attention-gate" => &["norm-weight", "norm-rope", "attention-rope"],
         "attention-write" => &["rope-cache-write"],
         _ => &[],
     };
@@ -253,7 +255,15 @@ fn refused(target: Target) -> Result<(), Failed> {
         }
     }
     // Rules that look for what another rule made find nothing here; the others must all have been refused somewhere.
-    let builds_on = ["empty-nodes", "norm-residual", "norm-prologue", "norm-rope", "attention-write"];
+    let builds_on = [
+        "empty-nodes",
+        "norm-residual",
+        "norm-prologue",
+        "norm-rope",
+        "attention-write",
+        "gated-norm",
+        "attention-gate",
+    ];
     let missing = RULES.iter().map(|r| r.name).filter(|n| !builds_on.contains(n) && !refused_rules.contains(n));
     match missing.collect::<Vec<_>>() {
         none if none.is_empty() => Ok(()),
