@@ -102,7 +102,8 @@ fn filled(rng: &mut Rng, sig: &Sig, batch: &StepBatch, pages: usize) -> RefState
         None => (RefState::recurrent(sig.width, batch.seqs.len() + 1), batch.seqs.len() + 1),
     };
     for page in 0..pages {
-        for (head, offset) in (0..state.cache.heads).flat_map(|h| (0..state.page_len).map(move |o| (h, o))) {
+        let (heads, page_len) = (state.cache.heads, state.page_len);
+        for (head, offset) in (0..heads).flat_map(|h| (0..page_len).map(move |o| (h, o))) {
             state.set(page, head, offset, &rng.normals(state.cache.dim));
         }
     }
@@ -265,10 +266,12 @@ impl Writer<'_> {
             let mut a = a;
             if gated {
                 // Now and then the gate is of another kind, or the halves are the wrong way round.
-                let gate = self.push(half(if self.one_in(8) { 0 } else { dim }), &[joint]);
+                let start = if self.one_in(8) { 0 } else { dim };
+                let gate = self.push(half(start), &[joint]);
                 let f = if self.one_in(8) { Unary::Tanh } else { Unary::Sigmoid };
                 let gate = self.push(Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[gate]);
-                a = self.push(Elementwise::mul(), &if self.one_in(2) { [a, gate] } else { [gate, a] });
+                let operands = if self.one_in(2) { [a, gate] } else { [gate, a] };
+                a = self.push(Elementwise::mul(), &operands);
             }
             let mut o = self.linear(a, width, false);
             if sandwich {
@@ -331,7 +334,8 @@ impl Writer<'_> {
         let o = self.norm(o, v_dim);
         let z = self.linear(h, width, false);
         let z = self.push(Elementwise { tree: Tree::unary(Unary::Silu, Tree::In(0)) }, &[z]);
-        self.push(Elementwise::mul(), &if self.one_in(2) { [o, z] } else { [z, o] })
+        let operands = if self.one_in(2) { [o, z] } else { [z, o] };
+        self.push(Elementwise::mul(), &operands)
     }
 
     fn feed_forward(&mut self, h: ValueId, width: usize) -> ValueId {
