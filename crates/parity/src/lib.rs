@@ -9,6 +9,7 @@ use libtest_mimic::{Arguments, Trial};
 pub mod harness;
 pub mod ops;
 pub mod pages;
+pub mod qwen35;
 pub mod random;
 pub mod rules;
 pub mod shape;
@@ -20,6 +21,7 @@ pub fn tests(_include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(rules::tests());
     tests.extend(pages::tests());
+    tests.extend(qwen35::tests());
     let models = onetrip_engine::switch::models_dir();
     tests.extend(tokenizers::tests(models.as_deref()));
     tests.sort_by(|a, b| a.name().cmp(b.name()));
