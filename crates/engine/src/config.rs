@@ -4,6 +4,7 @@ use serde_json::Value as Json;
 
 use crate::files::{FileError, Kind, MetadataAccess, ModelFile};
 use crate::rope::{RopeConfig, Scaling};
+use onetrip_core::ops::conv::MAX_TAPS;
 
 /// Upper limits: a number beyond them is damage, not a model.
 const MAX_LAYERS: usize = 4096;
@@ -13,7 +14,7 @@ const MAX_CONTEXT: usize = 1 << 27;
 /// The shape of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Architecture, by GGUF's names: `llama`, `qwen2`, `qwen3`, `gemma3`.
+    /// Architecture, by GGUF's names: `llama`, `qwen2`, `qwen3`, `qwen35`, `gemma3`.
     pub arch: String,
     /// Layers.
     pub layers: usize,
@@ -43,6 +44,30 @@ pub struct Config {
     pub attention_scale: Option<f32>,
     /// Norm weights are stored less one (Gemma in Hugging Face's form).
     pub norm_plus_one: bool,
+    /// Layers that keep a state instead of a cache.
+    pub recurrent: Option<Recurrent>,
+}
+
+/// The shape of layers that keep a recurrent state (gated delta net).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recurrent {
+    /// Query and key heads.
+    pub k_heads: usize,
+    /// Value heads.
+    pub v_heads: usize,
+    /// Numbers in a head of each.
+    pub state: usize,
+    /// Inputs that the convolution sees.
+    pub conv: usize,
+    /// One layer in so many has full attention.
+    pub period: usize,
+}
+
+impl Recurrent {
+    /// Layer `layer` has full attention.
+    pub fn is_attention(&self, layer: usize) -> bool {
+        (layer + 1) % self.period == 0
+    }
 }
 
 /// A configuration that cannot be used.
@@ -147,8 +172,11 @@ fn from_gguf(file: &ModelFile) -> Result<Config, ConfigError> {
         }
     };
     let window = opt_count("attention.sliding_window", MAX_CONTEXT)?.filter(|w| *w > 0).map(|w| w as u32);
+    let recurrent = if arch == "qwen35" { Some(recurrent(file, &arch)?) } else { None };
+    // Layers at the end that guess further tokens (multi-token prediction) are no part of the model proper.
+    let guessing = opt_count("nextn_predict_layers", MAX_LAYERS)?.unwrap_or(0);
     Ok(Config {
-        layers: count("block_count", MAX_LAYERS)?,
+        layers: count("block_count", MAX_LAYERS)?.saturating_sub(guessing),
         width,
         heads,
         kv_heads: opt_count("attention.head_count_kv", MAX_WIDTH)?.unwrap_or(heads),
@@ -166,8 +194,40 @@ fn from_gguf(file: &ModelFile) -> Result<Config, ConfigError> {
         neox: arch != "llama",
         attention_scale: None,
         norm_plus_one: false,
+        recurrent,
         arch,
     })
+}
+
+/// Reads and checks the `ssm.*` keys.
+fn recurrent(file: &ModelFile, arch: &str) -> Result<Recurrent, ConfigError> {
+    let m = file.metadata();
+    let count = |name: &str, limit| file.key(m.get_count(&format!("{arch}.{name}"), limit));
+    let r = Recurrent {
+        k_heads: count("ssm.group_count", 4096)?,
+        v_heads: count("ssm.time_step_rank", 4096)?,
+        state: count("ssm.state_size", 4096)?,
+        conv: count("ssm.conv_kernel", MAX_TAPS)?,
+        period: file.key(m.opt_count(&format!("{arch}.full_attention_interval"), MAX_LAYERS))?.unwrap_or(4),
+    };
+    let inner = count("ssm.inner_size", MAX_WIDTH)?;
+    let shape = |what: String| Err(ConfigError::Shape { file: file.name().into(), what });
+    if r.k_heads == 0 || r.v_heads == 0 || r.state == 0 || r.period == 0 || r.conv < 2 {
+        return shape(format!("a recurrent layer cannot have this shape: {r:?}"));
+    }
+    if r.v_heads * r.state != inner {
+        let (v, s) = (r.v_heads, r.state);
+        return shape(format!(
+            "`{arch}.ssm.inner_size` is {inner}, but {v} heads (`ssm.time_step_rank`) of {s} (`ssm.state_size`) are {}",
+            v * s
+        ));
+    }
+    if r.v_heads % r.k_heads != 0 {
+        let (v, k) = (r.v_heads, r.k_heads);
+        let keys = "`ssm.time_step_rank`, `ssm.group_count`";
+        return shape(format!("{v} value heads do not divide among {k} key heads ({keys})"));
+    }
+    Ok(r)
 }
 
 fn from_json(file: &ModelFile) -> Result<Config, ConfigError> {
@@ -189,7 +249,8 @@ fn from_json(file: &ModelFile) -> Result<Config, ConfigError> {
         "gemma3_text" => "gemma3",
         other => other,
     };
-    if !crate::arch::PAGES.iter().any(|(name, _)| *name == arch) {
+    // Of this one only the GGUF form is read: its heads are in another order here.
+    if arch == "qwen35" || !crate::arch::PAGES.iter().any(|(name, _)| *name == arch) {
         let known = "llama, mistral, qwen2, qwen3, gemma3_text".to_string();
         let arch = crate::files::shown(arch);
         return Err(ConfigError::Arch { file: file.name().into(), arch, known });
@@ -250,6 +311,7 @@ fn from_json(file: &ModelFile) -> Result<Config, ConfigError> {
         neox: true,
         attention_scale: scalar.map(|s| 1.0 / s.sqrt()),
         norm_plus_one: arch == "gemma3",
+        recurrent: None,
         arch: arch.to_string(),
     })
 }

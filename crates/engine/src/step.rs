@@ -10,6 +10,7 @@ use onetrip_core::expr::Bind;
 use onetrip_core::plan::Plan;
 use onetrip_core::probe::{Probe, Silent};
 use onetrip_core::run::record;
+use onetrip_core::tensor::Role;
 
 use crate::model::{Model, ModelError, PlanKey};
 use crate::page::Want;
@@ -68,6 +69,9 @@ impl Engine {
         }
         let pages = Scheduler::pages(context, sequences) as u64;
         let state_bytes = |s: &onetrip_core::tensor::Sig| {
+            if s.role == Role::Recurrent {
+                return Some((s.row_bytes() as u64).saturating_mul(sequences as u64));
+            }
             let row = s.cache().and_then(|c| s.dtype.row_bytes(c.dim).map(|b| (b * c.heads) as u64));
             row.map(|row| row.saturating_mul(pages).saturating_mul(PAGE_LEN as u64))
         };
@@ -84,7 +88,8 @@ impl Engine {
         let no_memory = |e| StepError::Input(format!("no memory for the weights: {e}"));
         device.set_weights(weights.map_err(no_memory)?);
         let vocabulary = model.vocabulary()?;
-        let (plans, scheduler) = (HashMap::new(), Scheduler::new(context, sequences));
+        let (plans, scheduler) =
+            (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));
         Ok(Engine { model, device, plans, scheduler, vocabulary, context, sequences, top: 0 })
     }
 
@@ -201,7 +206,7 @@ impl Engine {
             let ids: Vec<u32> =
                 (0..t / s).map(|j| ((i as u64 * 31 + j * 7 + 1) % self.vocabulary as u64) as u32).collect();
             let pages = (i * pages_each..(i + 1) * pages_each).map(|p| p as u32).collect();
-            batch.push(&ids, (l - t / s) as u32, SeqSpan { pages, ..Default::default() });
+            batch.push(&ids, (l - t / s) as u32, SeqSpan { pages, slot: i as u32, ..Default::default() });
         }
         batch.logit_rows = batch.seqs.iter().map(|s| s.start + s.count - 1).collect();
         Ok(batch)

@@ -67,6 +67,8 @@ fn alone(rule: &'static str) -> Result<(), Failed> {
         "rope-cache-write" => &["norm-weight", "norm-rope"],
         "attention-write" => &["norm-weight", "norm-rope", "rope-cache-write"],
         "attention-rope" => &["norm-weight", "norm-rope", "rope-cache-write", "attention-write"],
+        "gated-norm" => &["norm-weight"],
+        "attention-gate" => &["norm-weight", "norm-rope", "attention-rope"],
         _ => &[],
     };
     let lists = [vec![rule], behind.iter().copied().chain([rule]).collect()];
@@ -258,7 +260,15 @@ fn refused(target: Target) -> Result<(), Failed> {
         }
     }
     // Rules that look for what another rule made find nothing here; the others must all have been refused somewhere.
-    let builds_on = ["empty-nodes", "norm-residual", "norm-prologue", "norm-rope", "attention-write"];
+    let builds_on = [
+        "empty-nodes",
+        "norm-residual",
+        "norm-prologue",
+        "norm-rope",
+        "attention-write",
+        "gated-norm",
+        "attention-gate",
+    ];
     let missing = RULES.iter().map(|r| r.name).filter(|n| !builds_on.contains(n) && !refused_rules.contains(n));
     match missing.collect::<Vec<_>>() {
         none if none.is_empty() => Ok(()),

@@ -160,6 +160,16 @@ fn out_arg(op: &Attention) -> usize {
     op.operands().count
 }
 
+/// Multiplies a head's output by the sigmoid of its gate, if there is one. `wide` is scratch for a head.
+fn gate(c: &CpuCall, op: &Attention, row: usize, head: usize, wide: &mut [f32], out: &mut [f32]) {
+    if op.gate {
+        let at = (row * op.heads + head) * op.q_stride() + op.dim;
+        wide.copy_from_slice(&c.f32s(0)[at..at + op.dim]);
+        (c.simd.sigmoid)(wide);
+        out.iter_mut().zip(wide).for_each(|(o, g)| *o *= *g);
+    }
+}
+
 fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) {
     let (o, dim, group) = (op.operands(), op.dim, op.heads / op.kv_heads);
     let longest = c.bind.l as usize;
@@ -181,7 +191,7 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
             let k: &mut [f32] = bytemuck::cast_slice_mut(k);
             let wide: &mut [f32] = bytemuck::cast_slice_mut(wide);
 
-            let at = (row * op.heads + head) * dim;
+            let at = (row * op.heads + head) * op.q_stride();
             let x = &c.f32s(0)[at..at + dim];
             match &op.q_rope {
                 Some(rope) => rope.head(c, row, o.q_norm.map(|i| c.f32s(i)), x, q),
@@ -233,6 +243,7 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
             mix(c, vs, &own_v[..n_own * vs.row_bytes], &p[from..], wide, out);
             let norm = 1.0 / sum;
             out.iter_mut().for_each(|x| *x *= norm);
+            gate(c, op, row, head, q, out);
         }
     }
 }
@@ -260,7 +271,7 @@ fn blocks(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side
             let sizes = [QUERIES * dim, KEYS * dim, KEYS * dim, QUERIES * KEYS, QUERIES * dim];
             let [q, kt, v, p, acc] = scratch.split_f32(sizes);
             for i in 0..n {
-                let at = ((row + i) * op.heads + head) * dim;
+                let at = ((row + i) * op.heads + head) * op.q_stride();
                 let x = &c.f32s(0)[at..at + dim];
                 let out = &mut q[i * dim..(i + 1) * dim];
                 match &op.q_rope {
@@ -313,6 +324,7 @@ fn blocks(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side
                 let out = c.write(out_arg(op), at..at + dim);
                 let norm = 1.0 / sum[i];
                 out.iter_mut().zip(&acc[i * dim..(i + 1) * dim]).for_each(|(o, a)| *o = a * norm);
+                gate(c, op, row + i, head, &mut q[..dim], out);
             }
         }
     }

@@ -19,6 +19,8 @@ pub enum Unary {
     Sigmoid,
     /// `tanh(x)`, argument clamped to ±15.
     Tanh,
+    /// `ln(1 + exp(x))`, without overflow.
+    Softplus,
 }
 
 impl Unary {
@@ -32,6 +34,7 @@ impl Unary {
             }
             Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Unary::Tanh => x.clamp(-15.0, 15.0).tanh(),
+            Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         }
     }
 }
@@ -266,6 +269,9 @@ impl OpDef for Elementwise {
             Case::new("geglu", Self::glu(Unary::GeluTanh), vec![x(129), x(129)], b),
             Case::new("sigmoid", Elementwise { tree: Tree::unary(Unary::Sigmoid, Tree::In(0)) }, vec![x(65)], b),
             Case::new("tanh", Elementwise { tree: Tree::unary(Unary::Tanh, Tree::In(0)) }, vec![x(65)], b),
+            Case::new("softplus", Elementwise { tree: Tree::unary(Unary::Softplus, Tree::In(0)) }, vec![x(65)], b)
+                .between(0, -100.0, 100.0)
+                .costs(3 * 65 * 4, 3 * 65 * 4, 3 * 65 * 8),
         ]
     }
 }
