@@ -119,7 +119,8 @@ impl Chain {
             target,
         };
         let last = self.graph.nodes.last().map(|n| n.outs[0]);
-        self.graph.outputs = last.into_iter().collect();
+        // A state is no output: it lives in no slot.
+        self.graph.outputs = last.into_iter().filter(|&v| self.graph.values[v].sig.cache().is_none()).collect();
         let layouts = choose_layouts(&self.graph, target, Compute::Int8);
         let plan = lower(self.graph.clone(), setting, &Fuse::None, &layouts, "cpu")?;
         let mut bytes: BTreeMap<usize, u64> = BTreeMap::new();
