@@ -101,6 +101,7 @@ impl From<StepError> for Fail {
     fn from(error: StepError) -> Fail {
         match error {
             StepError::Device(error) => error.into(),
+            StepError::Logits(_) => Fail::Work(error.to_string()),
             other => Fail::Input(other.to_string()),
         }
     }

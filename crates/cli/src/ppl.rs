@@ -1,7 +1,7 @@
 //! `onetrip ppl`: how well a model predicts a text.
 
 use clap::Args;
-use onetrip_engine::step::Engine;
+use onetrip_engine::step::{Engine, StepError};
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use serde_json::{Value, json};
 
@@ -78,6 +78,22 @@ fn nll(logits: &[f32], id: u32) -> f64 {
     max + sum.ln() - logits[id as usize] as f64
 }
 
+/// The first row of logits that are not finite: after it no figure means anything.
+#[derive(Default)]
+struct Damage(Option<usize>);
+
+impl Damage {
+    fn look(&mut self, at: usize, row: &[f32]) {
+        if self.0.is_none() && !row.iter().all(|x| x.is_finite()) {
+            self.0 = Some(at);
+        }
+    }
+
+    fn check(self) -> Result<(), Fail> {
+        self.0.map_or(Ok(()), |at| Err(StepError::Logits(at + 1).into()))
+    }
+}
+
 fn perplexity(
     engine: &mut Engine,
     ids: &[u32],
@@ -88,13 +104,16 @@ fn perplexity(
     let (mut total, mut predictions, mut bytes) = (0.0, 0usize, 0usize);
     let windows = ids.chunks(window).filter(|w| w.len() > 1);
     for part in windows.clone() {
+        let mut damage = Damage::default();
         engine.logits(part, &mut |i, row| {
+            damage.look(i, row);
             if let Some(&id) = part.get(i + 1) {
                 total += nll(row, id);
                 predictions += 1;
                 bytes += tokenizer.filter(|t| !t.is_special(id)).map_or(0, |t| t.token_bytes(id).len());
             }
         })?;
+        damage.check()?;
     }
     if predictions == 0 {
         return Err(Fail::Input("windows of one token predict nothing: give --context 2 or more".into()));
@@ -124,7 +143,9 @@ fn teacher(
     let first = given.max(1) - 1;
     let end = if given == 0 { ids.len() } else { ids.len() - 1 };
     let (mut steps, mut total, mut predictions): (Vec<Step>, f64, usize) = Default::default();
+    let mut damage = Damage::default();
     engine.logits(ids, &mut |i, row| {
+        damage.look(i, row);
         if !(first..end).contains(&i) {
             return;
         }
@@ -135,6 +156,7 @@ fn teacher(
         }
         steps.push(Step { id, logit: id.map(|id| row[id as usize]), top: best(row) });
     })?;
+    damage.check()?;
     let perplexity = (predictions > 0).then(|| (total / predictions as f64).exp());
     let hits = steps.iter().filter(|s| s.id.is_some() && s.top.first().map(|t| t.0) == s.id).count();
     if out.json {
