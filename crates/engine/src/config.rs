@@ -140,16 +140,23 @@ impl Config {
         if !self.heads.is_multiple_of(self.kv_heads) {
             let keys = [key(counts[2].1, counts[2].2), key(counts[3].1, counts[3].2)];
             let (q, kv) = (self.heads, self.kv_heads);
-            return Err(shape(format!("{q} query heads ({}) do not divide among {kv} key heads ({})", keys[0], keys[1])));
+            return Err(shape(format!(
+                "{q} query heads ({}) do not divide among {kv} key heads ({})",
+                keys[0], keys[1]
+            )));
         }
         let (head, rotated) = (self.head_dim, self.rope.dim);
         if !(1..=MAX_HEAD).contains(&head) {
             let key = key("attention.key_length", "head_dim");
-            return Err(shape(format!("a head has {head} numbers ({key}, or the width by the heads): 1 to {MAX_HEAD} can be")));
+            return Err(shape(format!(
+                "a head has {head} numbers ({key}, or the width by the heads): 1 to {MAX_HEAD} can be"
+            )));
         }
         if rotated < 2 || !rotated.is_multiple_of(2) || rotated > head {
             let key = key("rope.dimension_count", "head_dim");
-            return Err(shape(format!("{rotated} numbers of a head are rotated ({key}): an even number from 2 to {head} can be")));
+            return Err(shape(format!(
+                "{rotated} numbers of a head are rotated ({key}): an even number from 2 to {head} can be"
+            )));
         }
         let within = |x: f32, low: f32, high: f32, gguf: &str, json: &str| match x >= low && x <= high {
             true => Ok(()),
@@ -162,7 +169,13 @@ impl Config {
             within(1.0 / (scale * scale), 1e-6, 1e6, "attention.scale", "query_pre_attn_scalar")?;
         }
         for part in self.rope.scaling.numbers() {
-            within(part.value, part.low, part.high, &format!("rope.scaling.{}", part.gguf), &format!("rope_scaling.{}", part.json))?;
+            within(
+                part.value,
+                part.low,
+                part.high,
+                &format!("rope.scaling.{}", part.gguf),
+                &format!("rope_scaling.{}", part.json),
+            )?;
         }
         if let Scaling::Llama3 { low, high, .. } = self.rope.scaling
             && low >= high
@@ -301,9 +314,8 @@ mod tests {
     #[test]
     fn numbers_that_would_make_every_logit_nan_are_refused_by_key() {
         assert_eq!(error(&[]), "");
-        let of = |kind: &str, key, x: f64| {
-            error(&[("rope.scaling.type", Value::Str(kind.into())), (key, Value::F64(x))])
-        };
+        let of =
+            |kind: &str, key, x: f64| error(&[("rope.scaling.type", Value::Str(kind.into())), (key, Value::F64(x))]);
         for x in [f64::INFINITY, f64::NAN, 1e300, -1.0] {
             for (key, error) in [
                 ("attention.layer_norm_rms_epsilon", error(&[("attention.layer_norm_rms_epsilon", Value::F64(x))])),
@@ -312,7 +324,10 @@ mod tests {
                 ("rope.scaling.factor", of("yarn", "rope.scaling.factor", x)),
                 ("rope.scaling.attn_factor", of("yarn", "rope.scaling.attn_factor", x)),
             ] {
-                assert!(error.contains(&format!("`llama.{key}` is ")) && error.contains(" can be"), "{key} {x}: {error}");
+                assert!(
+                    error.contains(&format!("`llama.{key}` is ")) && error.contains(" can be"),
+                    "{key} {x}: {error}"
+                );
             }
         }
         assert!(of("linear", "rope.scaling.factor", 0.0).contains("`llama.rope.scaling.factor` is 0: "));

@@ -31,8 +31,10 @@ pub enum StepError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The model gives no numbers to choose a token by.
-    #[error("the logits after {0} tokens are not finite: the weights are damaged or the precision is too low (fetch the \
-             model again, or try --compute f32)")]
+    #[error(
+        "the logits after {0} tokens are not finite: the weights are damaged or the precision is too low (fetch the \
+             model again, or try --compute f32)"
+    )]
     Logits(usize),
     /// What was asked for cannot be done.
     #[error("{0}")]
