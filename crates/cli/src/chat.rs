@@ -3,8 +3,10 @@
 use std::io::{BufRead, IsTerminal};
 
 use clap::Args;
+use onetrip_core::batch::SampleParams;
 use onetrip_engine::chat::{ChatTemplate, Message};
 use onetrip_engine::generate::{Generated, Limits, Stopped, generate};
+use onetrip_engine::sampling::recommended;
 use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::Tokenizer;
 use rustyline::DefaultEditor;
@@ -106,6 +108,7 @@ struct Chat<'a> {
     tokenizer: Tokenizer,
     template: ChatTemplate,
     args: &'a ChatArgs,
+    sample: SampleParams,
     seq: usize,
     messages: Vec<Message>,
     turns: Vec<Value>,
@@ -119,9 +122,10 @@ pub fn main(args: ChatArgs, out: &Out) -> Result<(), Fail> {
     let model = load::model(file, &args.model)?;
     let context = prompt::context(args.context, &model.config, 0);
     let mut engine = load::engine(model, &args.model, context, 1)?;
-    let seq = engine.scheduler().add(args.sample.params(0));
+    let sample = args.sample.params(&recommended(&engine.model().file), 0);
+    let seq = engine.scheduler().add(sample.clone());
     let seq = seq.ok_or_else(|| Fail::Work("there is no room for a sequence".into()))?;
-    let mut chat = Chat { engine, tokenizer, template, args: &args, seq, messages: vec![], turns: vec![] };
+    let mut chat = Chat { engine, tokenizer, template, args: &args, sample, seq, messages: vec![], turns: vec![] };
     chat.reset(args.system.clone());
     let mut lines = Lines::new(out)?;
     if lines.is_interactive() {
@@ -188,7 +192,7 @@ impl Chat<'_> {
             Some(&self.tokenizer),
             self.seq,
             &tokens,
-            self.args.sample.params(0),
+            self.sample.clone(),
             &limits,
             producing.asked(),
             &mut |token, text| stream.push(token, text, producing.asked()),

@@ -42,7 +42,7 @@ pub fn main(mut args: CountArgs, out: &Out) -> Result<(), Fail> {
         gate.complete(&mut args.model, &mut args.plan)?;
     }
     let step = Step::new(&args.plan)?;
-    let mut model = load::model(load::file(args.model.file.name())?, &args.model)?;
+    let mut model = load::model(load::file_or_shape(args.model.file.name())?, &args.model)?;
     let ledger = model.plan(step.key())?.ledger(step.bind());
     if let Some(file) = &args.write_gate {
         let mut text =

@@ -1,15 +1,27 @@
-//! `onetrip explain`: the plan of a step, as a table.
+//! `onetrip explain`: the plan of a step, as a table, with what it should take.
+//!
+//! JSON: `model, device, step, dispatches, ledger, rules, refused`, and
+//! - `hardware`: `{name, device, date}` of the profile that predicts, or null;
+//! - `predicted`: `{tick_us, rows_us, submit_us, host_us}`, or null; each of `dispatches` has `predicted_us` and
+//!   `assumed` (no kernel exists: priced from the op's cost);
+//! - `ladder`, with `--ladder`: a list of `{rule, because, fired, refused, dispatches, bytes, predicted_us, saved}`, the
+//!   first without any rule;
+//! - `what_if`, with `--what-if`: of rules `{rules, now, gain_us}`; of a merge `{merge, names, launches_saved,
+//!   bytes_read_saved, bytes_written_saved, before_us, after_us, gain_us}`.
 
 use clap::Args;
+use onetrip_core::cost::Tick;
 use onetrip_core::expr::Bind;
-use onetrip_core::plan::Plan;
+use onetrip_core::plan::{Dispatch, Plan};
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
+use crate::ladder::{self, WhatIf};
 use crate::load;
 use crate::options::{ModelArgs, PlanArgs};
 use crate::output::{Out, ledger_text};
 use crate::plans::Step;
+use crate::predict::{Hardware, HardwareArgs};
 
 /// Flags of `explain`.
 #[derive(Args)]
@@ -18,38 +30,113 @@ pub struct ExplainArgs {
     model: ModelArgs,
     #[command(flatten)]
     plan: PlanArgs,
+    #[command(flatten)]
+    hardware: HardwareArgs,
+    /// The rules one after the other: dispatches, bytes and predicted time after each, and what it saved
+    #[arg(long)]
+    ladder: bool,
+    /// Another set of rules beside the plan's, or one kernel for two rows: `merge:17,18`
+    #[arg(long, value_parser = WhatIf::parse, value_name = "RULES|merge:A,B")]
+    what_if: Option<WhatIf>,
+    /// For a device without kernels: refuse no rule, and price what is not written from its cost
+    #[arg(long)]
+    assume: bool,
 }
 
 /// Runs the command. No weight is loaded.
 pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let step = Step::new(&args.plan)?;
-    let mut model = load::model(load::file(args.model.file.name())?, &args.model)?;
-    let plan = model.plan(step.key())?;
+    let (name, device) = (args.model.file.name(), &args.model.device);
+    let mut model = load::model(load::file_or_shape(name)?, &args.model)?;
+    let hardware = Hardware::of(&args.hardware, &args.model)?;
+    let pricer = hardware.pricer(&args.model);
+    let plan = model.plan_with(step.key(), &args.model.fuse, args.assume)?;
+    let has_gaps = plan.gaps().next().is_some();
+    // Where kernels are missing there is a prediction only if they are assumed.
+    let pricer = pricer.as_ref().filter(|_| args.assume || !has_gaps);
+    let tick = pricer.map(|p| p.tick(&plan, step.bind()));
     let ledger = plan.ledger(step.bind());
+    let rungs = args.ladder.then(|| ladder::rungs(&mut model, step, args.assume, pricer)).transpose()?;
+    if !out.json {
+        let arch = &model.config.arch;
+        out.line(&format!("{name} ({arch}): {}, device {device}", step.title()))?;
+        let gaps = if has_gaps && !args.assume { "; rows without kernels are not priced: give --assume" } else { "" };
+        let threads = if device == "cpu" { format!(", {} threads", load::threads(&args.model)) } else { String::new() };
+        out.line(&format!("{}{threads}{gaps}\n", hardware.line()))?;
+    }
+    let what_if = args.what_if.as_ref();
+    let what_if =
+        what_if.map(|w| ladder::what_if(w, &mut model, (&plan, step), args.assume, pricer, out)).transpose()?;
     if out.json {
         let refused = plan.refused.iter().map(|r| json!({ "rule": r.rule, "at": r.at, "why": r.why }));
         let fired = plan.fired.iter().map(|(rule, n)| json!({ "rule": rule, "fired": n }));
-        return out.object(&json!({
-            "model": args.model.file.name(), "device": args.model.device, "step": step.json(),
-            "dispatches": dispatches(&plan, step.bind()), "ledger": ledger,
+        let mut all = json!({
+            "model": name, "device": device, "step": step.json(),
+            "dispatches": dispatches(&plan, step.bind(), tick.as_ref(), args.assume), "ledger": ledger,
             "rules": fired.collect::<Vec<_>>(), "refused": refused.collect::<Vec<_>>(),
-        }));
+            "hardware": hardware.json(), "predicted": tick.as_ref().map(tick_json),
+        });
+        if let Some(rungs) = &rungs {
+            all["ladder"] = ladder::json_of(rungs);
+        }
+        if let Some(answer) = what_if {
+            all["what_if"] = answer;
+        }
+        return out.object(&all);
     }
-    let arch = &model.config.arch;
-    out.line(&format!("{} ({arch}): {}, device {}\n", args.model.file.name(), step.title(), args.model.device))?;
-    out.text(&plan.table(Some(step.bind())))?;
+    if what_if.is_some() {
+        return Ok(());
+    }
+    if let Some(rungs) = &rungs {
+        return out.text(&ladder::text_of(rungs));
+    }
+    out.text(&with_prediction(&plan.table(Some(step.bind())), &plan, tick.as_ref(), args.assume))?;
     let rules = plan.rules_text();
     out.line(&format!("\n{}", if rules.is_empty() { "no rule fired\n" } else { &rules }))?;
-    out.text(&ledger_text(&ledger))
+    out.text(&ledger_text(&ledger))?;
+    match &tick {
+        Some(tick) => out.line(&format!(
+            "predicted    {:.1} µs a tick: dispatches {:.1}, hand-over {:.1}, host {:.1}",
+            tick.total(),
+            tick.rows.iter().sum::<f64>(),
+            tick.submit,
+            tick.host
+        )),
+        None => Ok(()),
+    }
+}
+
+fn tick_json(tick: &Tick) -> Value {
+    let rows: f64 = tick.rows.iter().sum();
+    json!({ "tick_us": tick.total(), "rows_us": rows, "submit_us": tick.submit, "host_us": tick.host })
+}
+
+/// The plan's table with one more column in front: what each row should take.
+fn with_prediction(table: &str, plan: &Plan, tick: Option<&Tick>, assume: bool) -> String {
+    let Some(tick) = tick else { return table.to_string() };
+    let mut out = String::new();
+    for (n, line) in table.lines().enumerate() {
+        let cell = match n.checked_sub(1) {
+            None => "predicted µs".to_string(),
+            Some(row) => {
+                let gap = plan.dispatches.get(row).is_some_and(|d| d.gap.is_some());
+                let mark = if assume && gap { " assumed" } else { "" };
+                tick.rows.get(row).map_or(String::new(), |us| format!("{us:.2}{mark}"))
+            }
+        };
+        out.push_str(&format!("{cell:>14}  {line}\n"));
+    }
+    out
 }
 
 /// The rows of a plan, for JSON.
-fn dispatches(plan: &Plan, bind: Bind) -> Vec<Value> {
-    let row = |(n, d): (usize, &onetrip_core::plan::Dispatch)| {
+fn dispatches(plan: &Plan, bind: Bind, tick: Option<&Tick>, assume: bool) -> Vec<Value> {
+    let row = |(n, d): (usize, &Dispatch)| {
         json!({
             "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel,
             "bytes_read": d.cost.read.eval(bind), "bytes_written": d.cost.written.eval(bind),
             "flops": d.cost.flops.eval(bind), "gap": d.gap,
+            "predicted_us": tick.and_then(|t| t.rows.get(n)), "assumed": assume && d.gap.is_some(),
         })
     };
     plan.dispatches.iter().enumerate().map(row).collect()

@@ -10,6 +10,7 @@ use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
 use onetrip_engine::files::{Kind, ModelFile};
 use onetrip_engine::model::{Model, ModelOptions};
+use onetrip_engine::shape;
 use onetrip_engine::step::Engine;
 use onetrip_engine::switch;
 use onetrip_engine::tokenizer::Tokenizer;
@@ -29,8 +30,21 @@ static TINY: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../assets/tiny.ggu
 /// A progress bar appears when loading takes longer than this.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Opens `tiny`, a file or a folder.
+/// Opens `tiny`, a file, a folder, or a shape: what can be planned.
+pub fn file_or_shape(name: &str) -> Result<ModelFile, Fail> {
+    match name.starts_with(shape::PREFIX) {
+        true => shape::open(name).map_err(|e| Fail::Input(e.to_string())),
+        false => file(name),
+    }
+}
+
+/// Opens `tiny`, a file or a folder: what can be run.
 pub fn file(name: &str) -> Result<ModelFile, Fail> {
+    if name.starts_with(shape::PREFIX) {
+        let what =
+            format!("{name} is a shape without weights: `explain` and `count` take it; to run, give a model file");
+        return Err(Fail::Input(what));
+    }
     if name == "tiny" {
         return Ok(ModelFile::from_bytes(&TINY.0)?);
     }
@@ -64,7 +78,11 @@ pub fn model(file: ModelFile, args: &ModelArgs) -> Result<Model, Fail> {
         weights: args.weights.0,
         compute: args.compute,
         fuse: args.fuse.clone(),
-        target: Target::Cpu(isa()?),
+        target: match args.device.as_str() {
+            "cuda" => Target::Cuda,
+            "gpu" => Target::Wgsl,
+            _ => Target::Cpu(isa()?),
+        },
         device: args.device.clone(),
     };
     Ok(Model::new(file, options)?)
@@ -92,6 +110,11 @@ pub fn threads(args: &ModelArgs) -> usize {
 
 /// Loads a model's weights and makes caches for `sequences` texts of at most `context` tokens.
 pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
+    if args.device != "cpu" {
+        let what =
+            format!("the device {} is not in this build: `explain` and `count` plan for it, cpu runs", args.device);
+        return Err(Fail::Input(what));
+    }
     let threads = threads(args);
     let device = CpuDevice::with_isa(Some(threads), isa()?);
     let device =

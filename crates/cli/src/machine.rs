@@ -21,6 +21,24 @@ fn proc_kb(file: &str, key: &str) -> Option<u64> {
     rest.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kb| kb * 1024)
 }
 
+/// Bytes of each cache of data of the first processor, nearest first; none where the system does not tell.
+pub fn caches() -> Vec<u64> {
+    let read =
+        |i: usize, what: &str| std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{i}/{what}"));
+    let size = |text: &str| {
+        let text = text.trim();
+        let (number, unit) = text.split_at(text.trim_end_matches(|c: char| c.is_alphabetic()).len());
+        let factor = match unit {
+            "K" => 1 << 10,
+            "M" => 1 << 20,
+            _ => 1,
+        };
+        number.parse::<u64>().ok()?.checked_mul(factor)
+    };
+    let is_data = |i: &usize| read(*i, "type").is_ok_and(|t| t.trim() != "Instruction");
+    (0..8).filter(is_data).filter_map(|i| size(&read(i, "size").ok()?)).collect()
+}
+
 /// Bytes of memory: all, and what is free for new work.
 pub fn memory() -> (Option<u64>, Option<u64>) {
     (proc_kb("/proc/meminfo", "MemTotal"), proc_kb("/proc/meminfo", "MemAvailable"))

@@ -4,6 +4,7 @@
 //! [`output`], which knows about closed pipes and `--json`. Errors are one line on stderr and an exit code: [`fail`].
 
 mod bench;
+mod calibrate;
 mod chat;
 mod count;
 mod devices;
@@ -11,12 +12,14 @@ mod explain;
 mod fail;
 mod inspect;
 mod interrupt;
+mod ladder;
 mod load;
 mod machine;
 mod options;
 mod output;
 mod plans;
 mod ppl;
+mod predict;
 mod profile;
 mod prompt;
 mod run;
@@ -55,6 +58,8 @@ enum Command {
     Explain(explain::ExplainArgs),
     /// Count a plan (its ledger), and hold the counts against a file
     Count(count::CountArgs),
+    /// Measure this machine once, for predictions
+    Calibrate(calibrate::CalibrateArgs),
     /// Time each dispatch of a plan
     Profile(profile::ProfileArgs),
     /// Measure prompt and generation speed
@@ -77,6 +82,7 @@ fn dispatch(command: Command, out: &Out) -> Result<(), Fail> {
         Command::Chat(args) => chat::main(args, out),
         Command::Explain(args) => explain::main(args, out),
         Command::Count(args) => count::main(args, out),
+        Command::Calibrate(args) => calibrate::main(args, out),
         Command::Profile(args) => profile::main(args, out),
         Command::Bench(args) => bench::main(args, out),
         Command::Ppl(args) => ppl::main(args, out),

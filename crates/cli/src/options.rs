@@ -29,7 +29,7 @@ impl FileArgs {
 pub struct ModelArgs {
     #[command(flatten)]
     pub file: FileArgs,
-    /// Device of the plan; this build has `cpu`
+    /// Device of the plan: `cpu` runs here; `cuda` and `gpu` (wgpu) can be explained and counted
     #[arg(long, default_value = "cpu", value_parser = device, value_name = "NAME")]
     pub device: String,
     /// Threads of the CPU device [default: all processors]
@@ -56,35 +56,35 @@ pub struct Weights(pub Option<DType>);
 /// How the next token is chosen.
 #[derive(Args, Clone, Debug)]
 pub struct SampleArgs {
-    /// Randomness: 0 takes the best token every time (greedy), 0.8 is lively
-    #[arg(long, default_value = "0", value_parser = temperature, allow_negative_numbers = true, value_name = "X")]
-    pub temperature: f32,
-    /// Choose among the K best tokens; 0 for all
-    #[arg(long, default_value = "0", value_name = "K")]
-    pub top_k: u32,
-    /// Choose among the best tokens that together have probability P
-    #[arg(long, default_value = "1", value_parser = top_p, allow_negative_numbers = true, value_name = "P")]
-    pub top_p: f32,
-    /// Leave out tokens less likely than P times the best one
-    #[arg(long, default_value = "0", value_parser = min_p, allow_negative_numbers = true, value_name = "P")]
-    pub min_p: f32,
-    /// Make the last 64 tokens less likely to come again; 1 changes nothing
-    #[arg(long, default_value = "1", value_parser = repeat_penalty, allow_negative_numbers = true, value_name = "X")]
-    pub repeat_penalty: f32,
+    /// Randomness: 0 takes the best token every time (greedy), 0.8 is lively; default: the model's advice, else 0
+    #[arg(long, value_parser = temperature, allow_negative_numbers = true, value_name = "X")]
+    pub temperature: Option<f32>,
+    /// Choose among the K best tokens; 0 for all; default: the model's advice, else 0
+    #[arg(long, value_name = "K")]
+    pub top_k: Option<u32>,
+    /// Choose among the best tokens that together have probability P; default: the model's advice, else 1
+    #[arg(long, value_parser = top_p, allow_negative_numbers = true, value_name = "P")]
+    pub top_p: Option<f32>,
+    /// Leave out tokens less likely than P times the best one; default: the model's advice, else 0
+    #[arg(long, value_parser = min_p, allow_negative_numbers = true, value_name = "P")]
+    pub min_p: Option<f32>,
+    /// Make the last 64 tokens less likely to come again, 1 changes nothing; default: the model's advice, else 1
+    #[arg(long, value_parser = repeat_penalty, allow_negative_numbers = true, value_name = "X")]
+    pub repeat_penalty: Option<f32>,
     /// Seed of the random numbers: the same seed gives the same text
     #[arg(long, default_value = "0", value_name = "N")]
     pub seed: u64,
 }
 
 impl SampleArgs {
-    /// The engine's form, with the number of best tokens to report.
-    pub fn params(&self, top: u32) -> SampleParams {
+    /// The engine's form: what was given, else what the model recommends, with the number of best tokens to report.
+    pub fn params(&self, advice: &SampleParams, top: u32) -> SampleParams {
         SampleParams {
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repeat_penalty: self.repeat_penalty,
+            temperature: self.temperature.unwrap_or(advice.temperature),
+            top_k: self.top_k.unwrap_or(advice.top_k),
+            top_p: self.top_p.unwrap_or(advice.top_p),
+            min_p: self.min_p.unwrap_or(advice.min_p),
+            repeat_penalty: self.repeat_penalty.unwrap_or(advice.repeat_penalty),
             seed: self.seed,
             top,
         }
@@ -165,9 +165,9 @@ pub fn at_least_one(text: &str) -> Result<usize, String> {
 
 fn device(text: &str) -> Result<String, String> {
     match text {
-        "cpu" => Ok(text.into()),
-        "cuda" | "wgpu" | "gpu" => Err(format!("{text} is not in this build; devices: cpu")),
-        _ => Err("no such device; devices: cpu".into()),
+        "cpu" | "cuda" | "gpu" => Ok(text.into()),
+        "wgpu" => Ok("gpu".into()),
+        _ => Err("no such device; devices: cpu, and for explain and count: cuda, gpu".into()),
     }
 }
 

@@ -1,4 +1,8 @@
-//! `onetrip profile`: the rows of a plan with the time that each takes.
+//! `onetrip profile`: the rows of a plan with the time that each takes, beside the one that was predicted.
+//!
+//! JSON: each of `rows` has `predicted_us` and `predicted_off` (0.1 is 10 % too high); `predicted` is
+//! `{tick_us, rows_us, submit_us, host_us, off, findings}` or null, `off` against `as_run_us`, `findings` the numbers of
+//! the rows that are more than 25 % off; `hardware` names the profile.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -13,6 +17,7 @@ use crate::fail::Fail;
 use crate::options::{ModelArgs, PlanArgs};
 use crate::output::{Out, table};
 use crate::plans::Step;
+use crate::predict::{FINDING, Hardware, HardwareArgs, off, off_cell};
 use crate::stats::Spread;
 use crate::{load, machine};
 
@@ -28,6 +33,8 @@ pub struct ProfileArgs {
     model: ModelArgs,
     #[command(flatten)]
     plan: PlanArgs,
+    #[command(flatten)]
+    hardware: HardwareArgs,
     /// Measured runs, at least 5; three more come before them to warm up
     #[arg(long, default_value = "15", value_name = "N")]
     repeat: usize,
@@ -50,12 +57,19 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
         return Err(Fail::Input(format!("--repeat {}: give at least {LEAST_REPEATS}", args.repeat)));
     }
     let step = Step::new(&args.plan)?;
+    let hardware = Hardware::of(&args.hardware, &args.model)?;
     let model = load::model(load::file(args.model.file.name())?, &args.model)?;
     let mut engine = load::engine(model, &args.model, step.context, step.batch)?;
     let measured = measure(&mut engine, step, args.repeat)?;
     let plan = engine.recorded(step.key())?.plan.clone();
     let bind = step.bind();
-    let rows: Vec<Row> = plan.dispatches.iter().zip(&measured.rows).map(|(d, t)| Row::new(d, t, bind)).collect();
+    let mut rows: Vec<Row> = plan.dispatches.iter().zip(&measured.rows).map(|(d, t)| Row::new(d, t, bind)).collect();
+    let tick = hardware.pricer(&args.model).map(|p| p.tick(&plan, bind));
+    if let Some(tick) = &tick {
+        rows.iter_mut().zip(&tick.rows).for_each(|(row, us)| row.predicted = Some(*us));
+    }
+    let findings: Vec<usize> =
+        (0..rows.len()).filter(|&n| rows[n].off().is_some_and(|off| off.abs() > FINDING)).collect();
     let spread = |values: &[f64]| {
         Spread::of(values).map(|s| s.scaled(1e6)).unwrap_or(Spread { median: 0.0, min: 0.0, max: 0.0 })
     };
@@ -63,6 +77,11 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
         [&measured.as_run, &measured.as_timed, &measured.gaps, &measured.host, &measured.unexplained]
             .map(|v| spread(v));
     let ops = by_op(&rows);
+    let predicted = tick.as_ref().map(|t| {
+        let (total, rows) = (t.total(), t.rows.iter().sum::<f64>());
+        json!({ "tick_us": total, "rows_us": rows, "submit_us": t.submit, "host_us": t.host,
+            "off": off(total, as_run.median), "findings": findings })
+    });
     if out.json {
         return out.object(&json!({
             "model": args.model.file.name(), "device": args.model.device, "machine": machine::name(), "date": machine::date(),
@@ -72,6 +91,7 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
             "as_run_us": as_run.median, "as_timed_us": as_timed.median, "gaps_us": gaps.median, "host_us": host.median,
             "unexplained_us": unexplained.median,
             "spread_us": { "as_run": as_run, "as_timed": as_timed, "gaps": gaps, "host": host, "unexplained": unexplained },
+            "hardware": hardware.json(), "predicted": predicted,
             "us_per_dispatch": as_run.median / rows.len().max(1) as f64,
         }));
     }
@@ -85,7 +105,10 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
         args.repeat
     ))?;
     let cells: Vec<_> = rows.iter().enumerate().map(|(n, r)| r.cells(n, as_timed.median)).collect();
-    out.text(&table(&[">#", "name", "kernel", ">µs", ">min–max", ">share", ">bytes/s", ">op/s"], &cells))?;
+    out.text(&table(
+        &[">#", "name", "kernel", ">µs", ">min–max", ">predicted", ">off", ">share", ">bytes/s", ">op/s"],
+        &cells,
+    ))?;
     let total: f64 = rows.iter().map(|r| r.time.median).sum();
     let cells =
         ops.iter().map(|(op, (n, us))| vec![op.to_string(), n.to_string(), format!("{us:.1}"), share(*us, total)]);
@@ -101,7 +124,11 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
         line("  unexplained", unexplained),
     ];
     out.text(&format!("\n{}", table(&["tick", ">µs", ">min–max"], &totals)))?;
-    out.line(&format!("\n{} dispatches, {:.2} µs each as run", rows.len(), as_run.median / rows.len().max(1) as f64))
+    out.line(&format!("\n{} dispatches, {:.2} µs each as run", rows.len(), as_run.median / rows.len().max(1) as f64))?;
+    let Some(tick) = &tick else { return out.line(&hardware.line()) };
+    let off = off_cell(off(tick.total(), as_run.median));
+    out.line(&format!("predicted {:.1} µs a tick ({} of as run); {}", tick.total(), off.trim_end(), hardware.line()))?;
+    out.line(&format!("{} rows are more than {:.0} % off (marked !)", findings.len(), 100.0 * FINDING))
 }
 
 fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, Fail> {
@@ -147,13 +174,20 @@ struct Row<'a> {
     time: Spread,
     bytes: u64,
     flops: u64,
+    /// In µs.
+    predicted: Option<f64>,
 }
 
 impl<'a> Row<'a> {
     fn new(dispatch: &'a Dispatch, times: &[f64], bind: onetrip_core::expr::Bind) -> Row<'a> {
         let time = Spread::of(times).unwrap_or(Spread { median: 0.0, min: 0.0, max: 0.0 }).scaled(1e6);
         let bytes = dispatch.cost.read.eval(bind).saturating_add(dispatch.cost.written.eval(bind));
-        Row { dispatch, time, bytes, flops: dispatch.cost.flops.eval(bind) }
+        Row { dispatch, time, bytes, flops: dispatch.cost.flops.eval(bind), predicted: None }
+    }
+
+    /// How far the prediction is off.
+    fn off(&self) -> Option<f64> {
+        off(self.predicted?, self.time.median)
     }
 
     /// Per second, where the clock saw any time pass.
@@ -167,6 +201,7 @@ impl<'a> Row<'a> {
             "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel, "us": self.time.median,
             "us_min": self.time.min, "us_max": self.time.max, "share": if tick > 0.0 { self.time.median / tick } else { 0.0 },
             "bytes": self.bytes, "flops": self.flops, "bytes_per_s": self.rate(self.bytes), "flop_per_s": self.rate(self.flops),
+            "predicted_us": self.predicted, "predicted_off": self.off(),
         })
     }
 
@@ -175,7 +210,10 @@ impl<'a> Row<'a> {
         let rate = |amount| self.rate(amount).map_or("–".into(), |r| human(r as u64));
         let range = format!("{:.1}–{:.1}", t.min, t.max);
         let (us, part) = (format!("{:.1}", t.median), share(t.median, tick));
-        vec![n.to_string(), d.name.clone(), d.kernel.clone(), us, range, part, rate(self.bytes), rate(self.flops)]
+        let predicted = self.predicted.map_or("–".into(), |us| format!("{us:.1}"));
+        let off = off_cell(self.off());
+        let (bytes, flops) = (rate(self.bytes), rate(self.flops));
+        vec![n.to_string(), d.name.clone(), d.kernel.clone(), us, range, predicted, off, part, bytes, flops]
     }
 }
 

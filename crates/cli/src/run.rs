@@ -8,6 +8,7 @@ use onetrip_engine::files::ModelFile;
 use onetrip_engine::generate::{Generated, Limits, Stopped, generate};
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
+use onetrip_engine::sampling::recommended;
 use onetrip_engine::scheduler::Sampled;
 use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
@@ -75,7 +76,8 @@ pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
     let mut engine = load::engine(model, &args.model, context, 1)?;
     let top = args.logprobs.unwrap_or(0).min(engine.vocabulary() as u32);
     let limits = Limits { n: args.n, stop: args.stop.clone(), ignore_end: args.ignore_eos };
-    let seq = engine.scheduler().add(args.sample.params(top));
+    let sample = args.sample.params(&recommended(&engine.model().file), top);
+    let seq = engine.scheduler().add(sample.clone());
     let seq = seq.ok_or_else(|| Fail::Work("there is no room for a sequence".into()))?;
     let producing = Producing::begin();
     let mut stream = Stream::new(out, tokenizer.is_some());
@@ -84,7 +86,7 @@ pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
         tokenizer.as_ref(),
         seq,
         &tokens,
-        args.sample.params(top),
+        sample,
         &limits,
         producing.asked(),
         &mut |token, text| stream.push(token, text, producing.asked()),

@@ -7,6 +7,7 @@
 //! Core does no I/O, starts no thread and depends on no GPU crate.
 
 pub mod batch;
+pub mod cost;
 pub mod cpu_mem;
 pub mod device;
 pub mod expr;

@@ -8,13 +8,14 @@ use crate::batch::RopeSpec;
 use crate::expr::{Bind, Expr};
 use crate::fuse::{Refusal, Setting};
 use crate::ops::{Code, Cost};
+use crate::tensor::Sig;
 
 pub mod lower;
 mod slots;
 mod text;
 pub use text::human;
 
-pub use lower::{Layouts, choose_layouts, lower};
+pub use lower::{Layouts, choose_layouts, lower, lower_assuming};
 
 /// Operand of a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +26,28 @@ pub enum BufRef {
     State(usize),
     /// A slot of the plan.
     Slot(usize),
+}
+
+/// What an operand of a dispatch is, apart from where it lies: predictions and questions about merging read it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Operand {
+    /// The value, by its id in the graph that was lowered, or the scratch buffer, by its number.
+    pub what: OperandId,
+    /// Its shape and type; none for scratch.
+    pub sig: Option<Sig>,
+    /// Its bytes; of a state, those of one page row of zero rows: see the cost of the dispatch instead.
+    pub bytes: Expr,
+    /// This dispatch makes it (of scratch: is the first to touch it).
+    pub is_written: bool,
+}
+
+/// Identity of an operand within its plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OperandId {
+    /// A value of the graph; each version of a state is a value of its own.
+    Value(usize),
+    /// Scratch of one op's steps.
+    Scratch(usize),
 }
 
 /// One row of a plan: one launch.
@@ -40,8 +63,10 @@ pub struct Dispatch {
     pub kernel: String,
     /// Its code; none for a gap.
     pub code: Option<Code>,
-    /// Operands.
+    /// Operands: where they lie.
     pub args: Vec<BufRef>,
+    /// Operands: what they are, in the same order.
+    pub operands: Vec<Operand>,
     /// Work items.
     pub grid: Expr,
     /// Smallest number of items for one worker at a time.

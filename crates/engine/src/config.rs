@@ -122,13 +122,14 @@ impl Config {
         if self.layers == 0 || self.width == 0 || self.heads == 0 || self.kv_heads == 0 || self.context == 0 {
             return shape(format!("{self:?} has a zero"));
         }
-        if self.heads % self.kv_heads != 0 {
+        if !self.heads.is_multiple_of(self.kv_heads) {
             return shape(format!("{} query heads do not divide among {} key heads", self.heads, self.kv_heads));
         }
-        if self.head_dim == 0 || self.head_dim > 4096 || self.rope.dim == 0 || self.rope.dim % 2 != 0 {
+        if self.head_dim == 0 || self.head_dim > 4096 || self.rope.dim == 0 || !self.rope.dim.is_multiple_of(2) {
             return shape(format!("a head of {} with {} rotated", self.head_dim, self.rope.dim));
         }
-        if self.rope.dim > self.head_dim || !(self.rope.base > 0.0) || !(self.eps >= 0.0) {
+        let bad = |x: f32| !x.is_finite() || x < 0.0;
+        if self.rope.dim > self.head_dim || self.rope.base == 0.0 || bad(self.rope.base) || bad(self.eps) {
             return shape(format!("rotary dimension {}, base {}, epsilon {}", self.rope.dim, self.rope.base, self.eps));
         }
         Ok(())
@@ -136,7 +137,7 @@ impl Config {
 
     /// Layer `i` sees everything before it.
     pub fn is_global(&self, layer: usize) -> bool {
-        self.window.is_none() || (self.window_period > 0 && (layer + 1) % self.window_period == 0)
+        self.window.is_none() || (self.window_period > 0 && (layer + 1).is_multiple_of(self.window_period))
     }
 }
 

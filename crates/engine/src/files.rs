@@ -153,6 +153,37 @@ impl ModelFile {
         Self::from_safetensors(name.to_string(), vec![(name.to_string(), Bytes::copied(bytes), Vec::new())], None)
     }
 
+    /// A GGUF model without data: metadata and, for each tensor, its name, dimensions (innermost first) and GGUF's number
+    /// of its type. Plans can be made of it; nothing can be loaded from it.
+    pub fn from_header(
+        name: &str,
+        metadata: Metadata,
+        tensors: Vec<(String, Vec<u64>, u32)>,
+    ) -> Result<ModelFile, FileError> {
+        let tensor = |(tensor, dims, number): (String, Vec<u64>, u32)| {
+            let refuse = |what| Err(FileError::tensor(name, &tensor, what, "give another type of weights"));
+            let Some(kind) = TensorType::from_ggml(number) else { return refuse(format!("unknown type {number}")) };
+            let size = kind.tensor_bytes(&dims).and_then(|n| usize::try_from(n).ok());
+            let Some(bytes) = size else {
+                return refuse(format!(
+                    "rows of {:?} are not whole blocks of {} of {}",
+                    dims.first(),
+                    kind.block,
+                    kind.name
+                ));
+            };
+            Ok(TensorInfo { name: tensor, dims, kind, bytes, part: 0, offset: 0 })
+        };
+        let tensors = tensors.into_iter().map(tensor).collect::<Result<Vec<_>, FileError>>()?;
+        let parts = vec![(name.to_string(), Bytes::copied(&[]))];
+        Self::assemble(name.to_string(), Kind::Gguf, None, parts, metadata, tensors, None)
+    }
+
+    /// True for a model without data: see [`ModelFile::from_header`].
+    pub fn is_header_only(&self) -> bool {
+        self.parts.iter().all(|(_, bytes)| bytes.is_empty())
+    }
+
     fn from_memory(name: &str, bytes: Bytes) -> Result<ModelFile, FileError> {
         let head = gguf::read(name, &bytes, 0)?;
         if split::count(name, &head.metadata)? > 1 {
@@ -303,7 +334,7 @@ impl ModelFile {
         }
         // The first number of a block is at most an f16 in every block format.
         let align = if dtype == DType::F32 { 4 } else { 2 };
-        if self.data(tensor).as_ptr().align_offset(align) != 0 {
+        if !self.is_header_only() && self.data(tensor).as_ptr().align_offset(align) != 0 {
             let what = format!("starts at byte {}, not aligned for {}", tensor.offset, tensor.kind.name);
             return refuse(what, "save the file again with a current version of the safetensors package");
         }

@@ -111,6 +111,13 @@ impl Model {
 
     /// The plan for a class of batches.
     pub fn plan(&mut self, key: PlanKey) -> Result<Plan, ModelError> {
+        let fuse = self.options.fuse.clone();
+        self.plan_with(key, &fuse, false)
+    }
+
+    /// The plan for a class of batches by other rules than the model's own; with `assume`, rules are not refused where
+    /// the device has no kernel for what they make (such a plan has gaps and cannot run).
+    pub fn plan_with(&mut self, key: PlanKey, fuse: &Fuse, assume: bool) -> Result<Plan, ModelError> {
         let (graph, _) = self.graph(key.want)?;
         let o = &self.options;
         let setting = Setting {
@@ -120,7 +127,7 @@ impl Model {
             compute: o.compute,
             target: o.target,
         };
-        let plan = plan::lower(graph, setting, &o.fuse, &self.layouts, &o.device);
+        let plan = plan::lower_assuming(graph, setting, fuse, &self.layouts, &o.device, assume);
         plan.map_err(|e| ModelError::Plan(format!("{}: {e}", self.file.name())))
     }
 

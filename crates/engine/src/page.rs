@@ -174,7 +174,7 @@ impl<'a> Page<'a> {
 
     /// `a + b`.
     pub fn add(&mut self, name: &str, a: ValueId, b: ValueId) -> Made {
-        self.push(name, Elementwise { tree: Tree::add(Tree::In(0), Tree::In(1)) }, &[a, b])
+        self.push(name, Elementwise { tree: Tree::sum(Tree::In(0), Tree::In(1)) }, &[a, b])
     }
 
     /// `a · b`.

@@ -22,6 +22,11 @@ pub const SWITCHES: &[Switch] = &[
         values: "a folder",
         what: "Where tests look for fetched models, instead of the user's cache folder.",
     },
+    Switch {
+        name: "ONETRIP_PROFILES",
+        values: "a folder",
+        what: "Where profiles of devices are kept, instead of the user's cache folder.",
+    },
 ];
 
 /// The value of a switch of the table, if it is set and not empty.
@@ -32,10 +37,19 @@ pub fn get(name: &str) -> Option<String> {
 
 /// Where fetched models are: the switch, or `onetrip/models` in the user's cache folder.
 pub fn models_dir() -> Option<std::path::PathBuf> {
-    if let Some(dir) = get("ONETRIP_MODELS") {
+    folder("ONETRIP_MODELS", "models")
+}
+
+/// Where profiles of devices are kept: the switch, or `onetrip/profiles` in the user's cache folder.
+pub fn profiles_dir() -> Option<std::path::PathBuf> {
+    folder("ONETRIP_PROFILES", "profiles")
+}
+
+fn folder(switch: &str, name: &str) -> Option<std::path::PathBuf> {
+    if let Some(dir) = get(switch) {
         return Some(dir.into());
     }
     let cache = std::env::var("XDG_CACHE_HOME").ok().filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
     let cache = cache.or_else(|| std::env::var("HOME").ok().map(|home| std::path::Path::new(&home).join(".cache")));
-    cache.map(|c| c.join("onetrip").join("models"))
+    cache.map(|c| c.join("onetrip").join(name))
 }

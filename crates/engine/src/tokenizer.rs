@@ -86,7 +86,7 @@ enum Model {
     /// Byte-level BPE from GGUF metadata.
     Bpe(Box<bpe::ByteLevelBpe>),
     /// SentencePiece BPE by scores from GGUF metadata.
-    Spm(spm::ScoredBpe),
+    Spm(Box<spm::ScoredBpe>),
     /// A whole pipeline from a `tokenizer.json`; it finds special tokens itself.
     Json(Box<json::Pipeline>),
 }

@@ -194,7 +194,7 @@ impl Writer<'_> {
             return y;
         }
         // A short row repeats within the output: that is no bias of an epilogue.
-        let short = self.one_in(8) && rows % 2 == 0;
+        let short = self.one_in(8) && rows.is_multiple_of(2);
         let b = self.weight(1, if short { rows / 2 } else { rows });
         self.push(Elementwise::add(), &[y, b])
     }
@@ -322,7 +322,7 @@ impl Writer<'_> {
         let row = if self.one_in(2) { row } else { g };
         if row != g {
             g = self.push(
-                Elementwise { tree: Tree::mul(Tree::In(0), Tree::unary(Unary::Sigmoid, Tree::In(1))) },
+                Elementwise { tree: Tree::product(Tree::In(0), Tree::unary(Unary::Sigmoid, Tree::In(1))) },
                 &[g, row],
             );
         }
@@ -394,12 +394,12 @@ impl Writer<'_> {
         let (a, b) = (Tree::In(0), Tree::In(operands as usize - 1));
         let f = self.unary();
         match self.rng.below(6) {
-            0 => Tree::add(a, b),
-            1 => Tree::mul(a, b),
-            2 => Tree::mul(Tree::unary(f, a), b),
-            3 => Tree::add(Tree::mul(a, Tree::Const(0.5)), Tree::unary(f, b)),
-            4 => Tree::mul(a, Tree::mul(b, Tree::Const(-0.75))),
-            _ => Tree::unary(f, Tree::add(a, b)),
+            0 => Tree::sum(a, b),
+            1 => Tree::product(a, b),
+            2 => Tree::product(Tree::unary(f, a), b),
+            3 => Tree::sum(Tree::product(a, Tree::Const(0.5)), Tree::unary(f, b)),
+            4 => Tree::product(a, Tree::product(b, Tree::Const(-0.75))),
+            _ => Tree::unary(f, Tree::sum(a, b)),
         }
     }
 

@@ -161,7 +161,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 fn make(remove: Vec<usize>, op: impl Into<Op>, ins: Vec<ValueId>, outs: Vec<ValueId>) -> Option<Rewrite> {
-    Some(Rewrite::Make { remove, op: op.into(), ins, outs })
+    Some(Rewrite::Make { remove, op: Box::new(op.into()), ins, outs })
 }
 
 /// The node that alone reads the first output of `node`.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::slots::{Life, colour};
-use super::{BufRef, Dispatch, Plan};
+use super::{BufRef, Dispatch, Operand as Named, OperandId, Plan};
 use crate::expr::Expr;
 use crate::formats::DType;
-use crate::fuse::{Fuse, Setting, fuse};
+use crate::fuse::{Fuse, Setting, fuse_assuming};
 use crate::graph::{Graph, Source, ValueId};
 use crate::ops::{Arg, Compute, Cost, Lowering, Op, ShapeError, Step, Target};
 use crate::tensor::{Layout, Role, tile_layout};
@@ -37,11 +37,24 @@ pub fn choose_layouts(graph: &Graph, target: Target, compute: Compute) -> Layout
 
 /// Makes a plan of a graph as its model page wrote it.
 pub fn lower(
+    graph: Graph,
+    setting: Setting,
+    wanted: &Fuse,
+    layouts: &Layouts,
+    device: &str,
+) -> Result<Plan, ShapeError> {
+    lower_assuming(graph, setting, wanted, layouts, device, false)
+}
+
+/// As [`lower`]; with `assume`, rules are not refused where the device has no kernel for what they make, and the plan
+/// has gaps that cannot run: for looking at a device whose kernels are not written.
+pub fn lower_assuming(
     mut graph: Graph,
     setting: Setting,
     wanted: &Fuse,
     layouts: &Layouts,
     device: &str,
+    assume: bool,
 ) -> Result<Plan, ShapeError> {
     let mut nodes_by_op = BTreeMap::new();
     for n in &graph.nodes {
@@ -60,9 +73,16 @@ pub fn lower(
             }
         }
     }
-    let report = fuse(&mut graph, &setting, wanted);
-    let mut planner =
-        Planner { graph: &graph, setting, device, dispatches: vec![], touches: vec![], scratches: vec![] };
+    let report = fuse_assuming(&mut graph, &setting, wanted, assume);
+    let mut planner = Planner {
+        graph: &graph,
+        setting,
+        device,
+        dispatches: vec![],
+        touches: vec![],
+        nodes: vec![],
+        scratches: vec![],
+    };
     for n in 0..graph.nodes.len() {
         planner.node(n);
     }
@@ -89,6 +109,8 @@ struct Planner<'g> {
     dispatches: Vec<Dispatch>,
     /// Operands of each dispatch.
     touches: Vec<Vec<Operand>>,
+    /// Node of each dispatch.
+    nodes: Vec<usize>,
     /// Bytes of each scratch buffer.
     scratches: Vec<Expr>,
 }
@@ -127,6 +149,7 @@ impl Planner<'_> {
             device: self.device.to_string(),
             kernel: step.as_ref().map_or(String::new(), |s| s.kernel.clone()),
             args: vec![],
+            operands: vec![],
             grid: step.as_ref().map_or(Expr::Const(0), |s| s.grid.clone()),
             grain: step.as_ref().map_or(1, |s| s.grain),
             grid_syncs: step.as_ref().map_or(0, |s| s.grid_syncs),
@@ -135,6 +158,7 @@ impl Planner<'_> {
             gap,
         });
         self.touches.push(operands);
+        self.nodes.push(n);
     }
 
     fn finish(self) -> Plan {
@@ -168,7 +192,28 @@ impl Planner<'_> {
         let (of, slots) = colour(&lives);
         let slot: BTreeMap<Operand, usize> = spans.keys().copied().zip(of).collect();
         let mut dispatches = self.dispatches;
-        for (d, operands) in dispatches.iter_mut().zip(&self.touches) {
+        let mut made: BTreeMap<Operand, usize> = BTreeMap::new();
+        let makers: BTreeMap<ValueId, usize> =
+            self.graph.nodes.iter().enumerate().flat_map(|(n, node)| node.outs.iter().map(move |&v| (v, n))).collect();
+        for (n, (d, operands)) in dispatches.iter_mut().zip(&self.touches).enumerate() {
+            let named = operands.iter().map(|o| {
+                let first = *made.entry(*o).or_insert(n);
+                match *o {
+                    Operand::Value(v) => Named {
+                        what: OperandId::Value(v),
+                        sig: Some(self.graph.values[v].sig.clone()),
+                        bytes: self.graph.values[v].sig.bytes(),
+                        is_written: makers.get(&v) == Some(&self.nodes[n]),
+                    },
+                    Operand::Scratch(s) => Named {
+                        what: OperandId::Scratch(s),
+                        sig: None,
+                        bytes: self.scratches[s].clone(),
+                        is_written: first == n,
+                    },
+                }
+            });
+            d.operands = named.collect();
             d.args = operands
                 .iter()
                 .map(|o| match *o {

@@ -181,8 +181,9 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
             let seq = c.batch.seq[row] as usize;
             let (pos, span) = (c.batch.positions[row], &c.batch.seqs[seq]);
             let first = op.window.map_or(0, |w| (pos + 1).saturating_sub(w));
-            // Positions from `own` on are made here if this op writes; all others come from the cache.
-            let own = if op.write.is_some() { (span.length - span.count).max(first) } else { pos + 1 };
+            // Positions from `own` on are of this step: made here if this op writes, read from the cache if it does not.
+            // Either way they are added up apart from the older ones, so that fused and not gives the same bits.
+            let own = (span.length - span.count).max(first);
             let sizes = [dim * 4, longest * 4, dim * 4, KEYS * dim * 4, own_max * ks.row_bytes, own_max * vs.row_bytes];
             let [q, p, k, wide, own_k, own_v] = scratch.split(sizes);
             let q: &mut [f32] = bytemuck::cast_slice_mut(q);
@@ -196,7 +197,8 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
                 Some(rope) => rope.head(c, row, o.q_norm.map(|i| c.f32s(i)), x, q),
                 None => q.copy_from_slice(x),
             }
-            let n_own = (pos + 1 - own) as usize;
+            let n_own = if op.write.is_some() { (pos + 1 - own) as usize } else { 0 };
+            let end = pos + 1 - n_own as u32;
             if let Some(write) = &op.write {
                 for (i, t) in (0..n_own).map(|i| (i, row + 1 + i - n_own)) {
                     let at = (t * op.kv_heads + kv) * dim;
@@ -221,19 +223,19 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
             }
 
             let p = &mut p[..(pos + 1 - first) as usize];
-            for (at, rows) in ks.runs(c, seq, kv, first, own) {
+            for (at, rows) in ks.runs(c, seq, kv, first, own).chain(ks.runs(c, seq, kv, own, end)) {
                 let n = rows.len() / ks.row_bytes;
                 let at = (at - first) as usize;
                 scores(c, ks, rows, q, op.scale, wide, &mut p[at..at + n]);
             }
-            let from = (own - first) as usize;
+            let from = (end - first) as usize;
             scores(c, ks, &own_k[..n_own * ks.row_bytes], q, op.scale, wide, &mut p[from..]);
             softcap(c, op.softcap, p);
             let max = (c.simd.max)(p);
             let sum = (c.simd.softmax_exp)(p, max);
             let out = c.write(out_arg(op), item * dim..(item + 1) * dim);
             out.fill(0.0);
-            for (at, rows) in vs.runs(c, seq, kv, first, own) {
+            for (at, rows) in vs.runs(c, seq, kv, first, own).chain(vs.runs(c, seq, kv, own, end)) {
                 let n = rows.len() / vs.row_bytes;
                 let at = (at - first) as usize;
                 mix(c, vs, rows, &p[at..at + n], wide, out);

@@ -76,7 +76,7 @@ impl OpDef for Attention {
         let o = self.operands();
         want_inputs(Self::NAME, ins, o.count)?;
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
-        if self.kv_heads == 0 || self.heads % self.kv_heads != 0 {
+        if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return fail(format!("{} query heads do not divide among {} key heads", self.heads, self.kv_heads));
         }
         if ins[0].width != self.heads * self.q_stride() {

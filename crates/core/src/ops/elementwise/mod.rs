@@ -63,12 +63,12 @@ pub enum Tree {
 
 impl Tree {
     /// `a + b`.
-    pub fn add(a: Tree, b: Tree) -> Tree {
+    pub fn sum(a: Tree, b: Tree) -> Tree {
         Tree::Binary(Binary::Add, Box::new(a), Box::new(b))
     }
 
     /// `a * b`.
-    pub fn mul(a: Tree, b: Tree) -> Tree {
+    pub fn product(a: Tree, b: Tree) -> Tree {
         Tree::Binary(Binary::Mul, Box::new(a), Box::new(b))
     }
 
@@ -150,22 +150,22 @@ pub struct Elementwise {
 impl Elementwise {
     /// `a + b`.
     pub fn add() -> Self {
-        Elementwise { tree: Tree::add(Tree::In(0), Tree::In(1)) }
+        Elementwise { tree: Tree::sum(Tree::In(0), Tree::In(1)) }
     }
 
     /// `a * b`.
     pub fn mul() -> Self {
-        Elementwise { tree: Tree::mul(Tree::In(0), Tree::In(1)) }
+        Elementwise { tree: Tree::product(Tree::In(0), Tree::In(1)) }
     }
 
     /// `a * c`.
     pub fn scale(c: f32) -> Self {
-        Elementwise { tree: Tree::mul(Tree::In(0), Tree::Const(c)) }
+        Elementwise { tree: Tree::product(Tree::In(0), Tree::Const(c)) }
     }
 
     /// `f(a) * b`: a gated linear unit.
     pub fn glu(f: Unary) -> Self {
-        Elementwise { tree: Tree::mul(Tree::unary(f, Tree::In(0)), Tree::In(1)) }
+        Elementwise { tree: Tree::product(Tree::unary(f, Tree::In(0)), Tree::In(1)) }
     }
 
     /// This is `a + b` of two inputs.

@@ -1,0 +1,375 @@
+//! `onetrip calibrate`: measures this machine's CPU once and stores what the cost model interpolates in.
+
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use memmap2::{Mmap, MmapMut};
+use onetrip_core::batch::{RopeSpec, StepBatch};
+use onetrip_core::cost::chains::{MOST_BYTES, Probe, Unit, probes};
+use onetrip_core::cost::profile::Caps;
+use onetrip_core::cost::{Curve, Kind, Profile};
+use onetrip_core::device::{Device, WeightData};
+use onetrip_core::formats::DType;
+use onetrip_core::probe::{Stamps, dispatch_times};
+use onetrip_core::run::record;
+use onetrip_core::simd::simd;
+use onetrip_cpu::CpuDevice;
+use onetrip_cpu::pool::Pool;
+use onetrip_engine::profiles;
+use onetrip_engine::scheduler::PAGE_LEN;
+use serde_json::json;
+
+use crate::fail::Fail;
+use crate::options::at_least_one;
+use crate::output::{Out, note, seconds, stderr_is_terminal, table};
+use crate::stats::Spread;
+use crate::{load, machine};
+
+/// Flags of `calibrate`.
+#[derive(Args)]
+pub struct CalibrateArgs {
+    /// Where the profile goes [default: onetrip/profiles/DEVICE-DATE.toml in the user's cache folder]
+    #[arg(long, value_name = "FILE")]
+    write: Option<String>,
+    /// Name of the profile, for --hardware [default: made of the device's]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Measure with 1, 2, 4, … up to this many threads [default: all processors]
+    #[arg(long, value_parser = at_least_one, value_name = "N")]
+    threads: Option<usize>,
+    /// Measured runs of each point, at least 5; one more comes before them to warm up
+    #[arg(long, default_value = "5", value_name = "N")]
+    repeat: usize,
+    /// Formats to measure, separated by commas [default: all]
+    #[arg(long, value_delimiter = ',', value_parser = format, value_name = "TYPES")]
+    formats: Vec<DType>,
+}
+
+fn format(text: &str) -> Result<DType, String> {
+    let all: Vec<&str> = DType::ALL.iter().map(|d| d.name()).collect();
+    DType::parse(text).ok_or_else(|| format!("no such type; types: {}", all.join(", ")))
+}
+
+/// Memory that stands for weights, in large pages as a model's are.
+struct Arena {
+    memory: Arc<Mmap>,
+    /// What is read to get everything else out of the caches.
+    flush: Range<usize>,
+}
+
+/// Part of the arena, as a weight.
+struct Part(Arc<Mmap>, Range<usize>);
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        &self.0[self.1.clone()]
+    }
+}
+
+/// Largest working set of the read bandwidth.
+const LARGEST_SET: usize = 256 << 20;
+/// More than the caches of most processors; where they are larger, "cold" is partly warm, and the curve `read` shows it.
+const FLUSH: usize = 80 << 20;
+
+impl Arena {
+    fn new() -> std::io::Result<Arena> {
+        let mut memory = MmapMut::map_anon(LARGEST_SET.max(2 * MOST_BYTES as usize + FLUSH))?;
+        #[cfg(target_os = "linux")]
+        // Refused by systems without large pages: then small ones do, here as for a model.
+        let _ = memory.advise(memmap2::Advice::HugePage);
+        // Written once, so that every page is memory of its own. Zeros are a number in every format.
+        memory.fill(0);
+        let end = memory.len();
+        Ok(Arena { memory: Arc::new(memory.make_read_only()?), flush: end - FLUSH..end })
+    }
+
+    fn flush(&self) {
+        let sum = self.memory[self.flush.clone()].iter().step_by(64).fold(0u64, |a, b| a + u64::from(*b));
+        black_box(sum);
+    }
+
+    /// Weights of these sizes one behind the other; large ones at one place if they are shared.
+    fn weights(&self, sizes: &[u64], is_shared: bool) -> Vec<WeightData> {
+        let (mut at, room) = (0usize, self.flush.start);
+        let place = |&size: &u64| -> WeightData {
+            let size = size as usize;
+            if at + size > room {
+                at = 0;
+            }
+            let start = if is_shared && size > 1 << 14 { 0 } else { at };
+            at += size.next_multiple_of(64);
+            Arc::new(Part(self.memory.clone(), start..start + size))
+        };
+        sizes.iter().map(place).collect()
+    }
+}
+
+/// Curves in the making, by name and threads.
+#[derive(Default)]
+struct Curves(BTreeMap<(String, usize), Vec<(f64, Spread)>>);
+
+impl Curves {
+    fn add(&mut self, name: &str, threads: usize, x: f64, y: Spread) {
+        self.0.entry((name.into(), threads)).or_default().push((x, y));
+    }
+
+    fn finish(self) -> Vec<Curve> {
+        // Four digits: no clock tells more.
+        let short = |v: f64| format!("{v:.3e}").parse::<f64>().unwrap_or(v);
+        let curve = |((name, threads), mut points): ((String, usize), Vec<(f64, Spread)>)| {
+            points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            points.dedup_by(|a, b| a.0 == b.0);
+            let of = |f: fn(&Spread) -> f64| points.iter().map(|(_, s)| short(f(s))).collect();
+            Curve {
+                name,
+                threads,
+                x: points.iter().map(|(x, _)| *x).collect(),
+                y: of(|s| s.median),
+                min: of(|s| s.min),
+                max: of(|s| s.max),
+                source: None,
+            }
+        };
+        self.0.into_iter().map(curve).collect()
+    }
+}
+
+/// Runs the command.
+pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
+    if args.repeat < 5 {
+        return Err(Fail::Input(format!("--repeat {}: a median of fewer than 5 runs is none", args.repeat)));
+    }
+    let start = Instant::now();
+    let work = |what: &str, e: &dyn std::fmt::Display| Fail::Work(format!("{what}: {e}"));
+    let arena = Arena::new().map_err(|e| work("cannot get 300 MB of memory to measure with", &e))?;
+    let most = args.threads.unwrap_or_else(machine::cores);
+    let mut counts: Vec<usize> = std::iter::successors(Some(1), |n| Some(n * 2)).take_while(|n| *n < most).collect();
+    counts.push(most);
+    let formats = if args.formats.is_empty() { DType::ALL.to_vec() } else { args.formats };
+    let mut curves = Curves::default();
+    let mut bar = None;
+    for (turn, &threads) in counts.iter().enumerate() {
+        read_bandwidth(&arena, threads, args.repeat, &mut curves)?;
+        let mut all = probes(&formats).map_err(|e| work("a probe cannot be made", &e))?;
+        let (total, mut launch) = (all.len(), 0.0);
+        for (n, probe) in all.iter_mut().enumerate() {
+            progress(&mut bar, turn * total + n, counts.len() * total);
+            let times = run(probe, &arena, threads, args.repeat)?;
+            let Some(time) = Spread::of(&times) else { continue };
+            if probe.curve == "launch" {
+                launch = time.median;
+            }
+            let ys: Vec<f64> = [time.median, time.min, time.max].map(|us| probe.unit.y(us, launch, threads)).to_vec();
+            let (low, high) = (ys[1].min(ys[2]), ys[1].max(ys[2]));
+            curves.add(&probe.curve, threads, probe.x, Spread { median: ys[0], min: low, max: high });
+        }
+    }
+    host(&mut curves, args.repeat);
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let isa = load::isa()?.name().to_string();
+    let device = machine::name();
+    let date = machine::date();
+    let took = start.elapsed().as_secs_f64();
+    let profile = Profile {
+        name: args.name.unwrap_or_else(|| slug(&device)),
+        note: format!(
+            "Measured by `onetrip calibrate` {} on {date} in {took:.0} s: medians of {} runs with min and max, synthetic \
+             chains of one op, no model plan. Times in µs.",
+            env!("CARGO_PKG_VERSION"),
+            args.repeat
+        ),
+        device,
+        date,
+        kind: Kind::Cpu,
+        caps: Caps { cores: machine::cores(), isa, caches: machine::caches() },
+        curves: curves.finish(),
+    };
+    profile.check(&profile.name).map_err(|e| Fail::Work(e.to_string()))?;
+    let path = profiles::store(&profile, args.write.as_deref()).map_err(|e| Fail::Input(e.to_string()))?;
+    let place = path.display().to_string();
+    if out.json {
+        return out
+            .object(&json!({ "profile": place, "name": profile.name, "device": profile.device, "date": profile.date,
+            "caps": profile.caps, "seconds": took, "curves": profile.curves }));
+    }
+    out.line(&format!("{}, {} kernels, {}", profile.device, profile.caps.isa, profile.date))?;
+    let value = |name: &str, n: usize, x: f64| profile.value(name, n, |c| c.rate(x)).unwrap_or(0.0);
+    let rows: Vec<Vec<String>> = counts
+        .iter()
+        .map(|&n| {
+            let gb = |set: f64| format!("{:.1}", value("read", n, set) / 1e9);
+            let launch = profile.value("launch", n, |c| c.time(0.0)).unwrap_or(0.0);
+            let gops = format!("{:.0}", value("matmul.q8_0", n, 256.0) / 1e9);
+            vec![n.to_string(), format!("{launch:.2}"), gb(32e3), gb(1e6), gb(16e6), gb(256e6), gops]
+        })
+        .collect();
+    out.text(&table(&[">threads", ">launch µs", ">GB/s 32 KB", ">1 MB", ">16 MB", ">256 MB", ">int8 GOPS"], &rows))?;
+    out.line(&format!("\n{} curves in {}: {place}", profile.curves.len(), seconds(took)))?;
+    note("`explain` and `profile` predict with it from now on");
+    Ok(())
+}
+
+fn progress(bar: &mut Option<ProgressBar>, done: usize, total: usize) {
+    if !stderr_is_terminal() {
+        return;
+    }
+    let bar = bar.get_or_insert_with(|| {
+        let bar = ProgressBar::new(total as u64);
+        if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {pos}/{len} {eta}") {
+            bar.set_style(style);
+        }
+        bar
+    });
+    bar.set_position(done as u64);
+}
+
+/// Lower-case words of a device's name, joined by `-`.
+fn slug(device: &str) -> String {
+    let words = device.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty());
+    words.map(str::to_lowercase).collect::<Vec<_>>().join("-")
+}
+
+/// µs of the probe's dispatches, one number a run: the median over the chain's links.
+fn run(probe: &mut Probe, arena: &Arena, threads: usize, repeat: usize) -> Result<Vec<f64>, Fail> {
+    let device = CpuDevice::with_isa(Some(threads), load::isa()?);
+    let mut device = device.map_err(|e| Fail::Work(format!("cannot start {threads} threads: {e}")))?;
+    let plan = probe.chain.plan(device.target()).map_err(|e| Fail::Work(format!("{}: {e}", probe.curve)))?;
+    let plan = Arc::new(plan);
+    device.set_weights(arena.weights(&probe.chain.weights, probe.chain.is_shared));
+    let pages = probe.chain.pages(PAGE_LEN) as u64;
+    let bytes = |s: &onetrip_core::tensor::Sig| s.row_bytes() as u64 * pages * PAGE_LEN as u64;
+    device.set_states(&probe.chain.states.iter().map(bytes).collect::<Vec<_>>())?;
+    let recording = record(&plan, &mut device, &mut Stamps)?;
+    let mut batch = probe.chain.batch(PAGE_LEN);
+    batch.fill_rope(&plan.ropes);
+    let is_measured: Vec<bool> = plan.dispatches.iter().map(|d| d.kernel.starts_with(probe.kernel)).collect();
+    let mut found = vec![];
+    for turn in 0..=repeat {
+        if probe.cold {
+            arena.flush();
+        }
+        device.submit(&recording, &batch)?;
+        let stamps = device.stamps();
+        let us = match probe.kernel {
+            // Until the first dispatch begins.
+            "submit" => stamps.first().copied(),
+            _ => {
+                let (times, _) = dispatch_times(stamps);
+                let times: Vec<f64> = times.iter().zip(&is_measured).filter(|(_, m)| **m).map(|(t, _)| *t).collect();
+                // Of a cold chain all links count, as they do in a tick; of a hot one the first ones warm up.
+                match probe.cold && probe.unit == Unit::Dispatch {
+                    true => Some(times.iter().sum::<f64>() / times.len().max(1) as f64),
+                    false => Spread::of(&times).map(|s| s.median),
+                }
+            }
+        };
+        if turn > 0 {
+            found.extend(us.map(|s| s * 1e6));
+        }
+    }
+    Ok(found)
+}
+
+/// Bytes per second at which `threads` threads read working sets from 32 KB to 256 MB, again and again.
+fn read_bandwidth(arena: &Arena, threads: usize, repeat: usize, curves: &mut Curves) -> Result<(), Fail> {
+    let kernels = simd(load::isa()?);
+    let mut pool = Pool::new(threads).map_err(|e| Fail::Work(format!("cannot start {threads} threads: {e}")))?;
+    for shift in [15, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28] {
+        let size = 1usize << shift;
+        let turns = ((8usize << 20) / size).max(1);
+        let mut rates = vec![];
+        for turn in 0..=repeat {
+            let start = Instant::now();
+            pool.run(&|worker, _, _| {
+                let share = size / threads / 4096 * 4096;
+                let part = &arena.memory[worker * share..(worker + 1) * share];
+                for _ in 0..turns {
+                    for chunk in part.as_chunks::<4096>().0 {
+                        black_box((kernels.max)(bytes_as_numbers(chunk)));
+                    }
+                }
+            });
+            if turn > 0 {
+                let bytes = size / threads / 4096 * 4096 * threads * turns;
+                rates.push(bytes as f64 / start.elapsed().as_secs_f64());
+            }
+        }
+        if size / threads >= 4096 {
+            curves.add(
+                "read",
+                threads,
+                size as f64,
+                Spread::of(&rates).unwrap_or(Spread { median: 0.0, min: 0.0, max: 0.0 }),
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Pages of the arena as numbers.
+fn bytes_as_numbers(page: &[u8; 4096]) -> &[f32] {
+    bytemuck::cast_slice(page)
+}
+
+/// The host's share: rotary tables, µs a pair and position.
+fn host(curves: &mut Curves, repeat: usize) {
+    const PAIRS: usize = 64;
+    const POSITIONS: usize = 64;
+    let spec =
+        RopeSpec { inv_freq: (0..PAIRS).map(|i| 10000f32.powf(-(i as f32) / PAIRS as f32)).collect(), factor: 1.0 };
+    let mut batch = StepBatch { positions: (500..500 + POSITIONS as u32).collect(), ..Default::default() };
+    let mut times = vec![];
+    for turn in 0..=repeat {
+        let start = Instant::now();
+        for _ in 0..16 {
+            batch.fill_rope(std::slice::from_ref(&spec));
+        }
+        if turn > 0 {
+            times.push(start.elapsed().as_secs_f64() * 1e6 / (16 * PAIRS * POSITIONS) as f64);
+        }
+    }
+    if let Some(time) = Spread::of(&times) {
+        curves.add("host.rope", 0, 1.0, time);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn curves_are_sorted_and_keep_their_spread() {
+        let mut curves = Curves::default();
+        let spread = |m: f64| Spread { median: m, min: m - 1.0, max: m + 1.0 };
+        curves.add("a", 2, 64.0, spread(9.0));
+        curves.add("a", 2, 16.0, spread(5.0));
+        curves.add("a", 1, 16.0, spread(7.0));
+        let all = curves.finish();
+        assert_eq!(all.len(), 2);
+        assert_eq!((all[1].x.clone(), all[1].y.clone()), (vec![16.0, 64.0], vec![5.0, 9.0]));
+        assert_eq!((all[1].min.clone(), all[1].max.clone()), (vec![4.0, 8.0], vec![6.0, 10.0]));
+    }
+
+    #[test]
+    fn a_device_becomes_a_name_without_spaces() {
+        assert_eq!(slug("AMD EPYC, 2 cores, linux"), "amd-epyc-2-cores-linux");
+    }
+
+    #[test]
+    fn weights_of_a_chain_lie_apart_unless_they_are_shared() {
+        let arena = Arena::new().expect("memory");
+        let sizes = [1 << 16, 100, 1 << 16];
+        let at =
+            |shared| arena.weights(&sizes, shared).iter().map(|w| (**w).as_ref().as_ptr() as usize).collect::<Vec<_>>();
+        let (apart, shared) = (at(false), at(true));
+        assert!(apart[2] - apart[0] > 1 << 16 && apart[1] != apart[0]);
+        assert_eq!(shared[0], shared[2]);
+    }
+}

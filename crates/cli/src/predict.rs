@@ -1,0 +1,110 @@
+//! Which profile predicts, and the predicted side of `explain` and `profile`.
+
+use clap::Args;
+use onetrip_core::cost::{Kind, Pricer, Profile};
+use onetrip_engine::profiles::{self, FindError};
+use serde_json::{Value, json};
+
+use crate::fail::Fail;
+use crate::load;
+use crate::machine;
+use crate::options::ModelArgs;
+
+/// Which device's measurements predict.
+#[derive(Args, Clone, Debug)]
+pub struct HardwareArgs {
+    /// Predict with this profile: a name (`h200`), or a .toml file of `onetrip calibrate` [default: this machine's own]
+    #[arg(long, value_name = "NAME")]
+    pub hardware: Option<String>,
+}
+
+/// A profile, or why there is none; that is said, and is no error unless one was asked for.
+pub enum Hardware {
+    /// Predict with this.
+    Known(Box<Profile>),
+    /// There is no prediction.
+    Unknown(String),
+}
+
+impl Hardware {
+    /// The profile to predict with.
+    pub fn of(args: &HardwareArgs, model: &ModelArgs) -> Result<Hardware, Fail> {
+        let wanted = if model.device == "cpu" { Kind::Cpu } else { Kind::Gpu };
+        let Some(name) = &args.hardware else {
+            if wanted == Kind::Gpu {
+                let what =
+                    format!("no prediction: give --hardware NAME (such as h200) for the device {}", model.device);
+                return Ok(Hardware::Unknown(what));
+            }
+            return match profiles::of_machine(&machine::name(), load::isa()?.name()) {
+                Ok(profile) => Ok(Hardware::Known(Box::new(profile))),
+                Err(FindError::Profile(error)) => Err(Fail::Input(error.to_string())),
+                Err(none) => Ok(Hardware::Unknown(format!("no prediction: {none}"))),
+            };
+        };
+        let profile = profiles::named(name).map_err(|e| Fail::Input(e.to_string()))?;
+        if profile.kind != wanted {
+            let kind = |k: Kind| if k == Kind::Cpu { "a CPU" } else { "a GPU" };
+            return Err(Fail::Input(format!(
+                "--hardware {name} is {}, {}; the plan is for {}: give --device {} or another profile",
+                profile.device,
+                kind(profile.kind),
+                kind(wanted),
+                if profile.kind == Kind::Cpu { "cpu" } else { "cuda" }
+            )));
+        }
+        Ok(Hardware::Known(Box::new(profile)))
+    }
+
+    /// The cost model, where there is a profile.
+    pub fn pricer(&self, model: &ModelArgs) -> Option<Pricer<'_>> {
+        match self {
+            Hardware::Known(profile) => Some(Pricer::new(profile, load::threads(model))),
+            Hardware::Unknown(_) => None,
+        }
+    }
+
+    /// One line: whose measurements these are, or why there are none.
+    pub fn line(&self) -> String {
+        match self {
+            Hardware::Unknown(why) => why.clone(),
+            Hardware::Known(p) => format!("predicted with {}: {}, measured {}", p.name, p.device, p.date),
+        }
+    }
+
+    /// For JSON.
+    pub fn json(&self) -> Value {
+        match self {
+            Hardware::Unknown(_) => Value::Null,
+            Hardware::Known(p) => json!({ "name": p.name, "device": p.device, "date": p.date }),
+        }
+    }
+}
+
+/// How far a prediction is off, as a share of the measurement: 0.1 is 10 % too high.
+pub fn off(predicted: f64, measured: f64) -> Option<f64> {
+    (measured > 0.0).then(|| predicted / measured - 1.0)
+}
+
+/// More than this is a finding to explain.
+pub const FINDING: f64 = 0.25;
+
+/// `+12 %`, and a mark where it is a finding.
+pub fn off_cell(off: Option<f64>) -> String {
+    match off {
+        None => "–".into(),
+        Some(off) => format!("{:+.0} %{}", 100.0 * off, if off.abs() > FINDING { " !" } else { "  " }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prediction_more_than_a_quarter_off_is_marked() {
+        assert_eq!(off_cell(off(126.0, 100.0)), "+26 % !");
+        assert_eq!(off_cell(off(80.0, 100.0)), "-20 %  ");
+        assert_eq!(off_cell(off(1.0, 0.0)), "–");
+    }
+}

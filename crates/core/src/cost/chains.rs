@@ -1,0 +1,397 @@
+//! What `onetrip calibrate` runs: synthetic chains of one op each, through the real pool and kernels. Sizes are round
+//! numbers of no model; no model plan is run.
+//!
+//! A [`Probe`] says which point of which curve a chain's measured dispatch gives. Chains know ops, so that the command
+//! that times them knows none.
+
+use std::collections::BTreeMap;
+
+use super::price::{STREAM_K, rounds};
+use crate::batch::{RopeSpec, SeqSpan, StepBatch};
+use crate::expr::{Bind, Expr};
+use crate::formats::DType;
+use crate::formats::tile::TILE_ROWS;
+use crate::fuse::{Fuse, Setting};
+use crate::graph::{Graph, Source, ValueId};
+use crate::ops::attention::Attention;
+use crate::ops::cache_write::CacheWrite;
+use crate::ops::elementwise::{Elementwise, Tree, Unary};
+use crate::ops::embed::Embed;
+use crate::ops::matmul::Matmul;
+use crate::ops::rms_norm::{RmsNorm, WHOLE_ROW};
+use crate::ops::rope::Rope;
+use crate::ops::sample::Sample;
+use crate::ops::{Compute, Op, RowClass, ShapeError, Target};
+use crate::plan::{Plan, choose_layouts, lower};
+use crate::tensor::{Cache, Sig};
+
+/// Most bytes of weights in one chain: as many again must fit into memory to flush the caches with.
+pub const MOST_BYTES: u64 = 96 << 20;
+
+/// How a measured time becomes the curve's `y`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Unit {
+    /// µs of the dispatch.
+    Dispatch,
+    /// µs of one of this many items, of which each takes its grain; the launch is taken off.
+    Item {
+        /// Items of the dispatch.
+        items: u64,
+    },
+    /// So many operations, as a rate per second.
+    Rate(f64),
+}
+
+impl Unit {
+    /// The curve's `y` for `us`, with a launch of `launch` µs, on `threads` workers.
+    pub fn y(self, us: f64, launch: f64, threads: usize) -> f64 {
+        match self {
+            Unit::Dispatch => us,
+            Unit::Item { items } => (us - launch).max(0.0) / rounds(items, 1, threads).max(1) as f64,
+            Unit::Rate(operations) => operations / (us - launch).max(0.01 * us) * 1e6,
+        }
+    }
+}
+
+/// One point of one curve.
+pub struct Probe {
+    /// The curve.
+    pub curve: String,
+    /// Where on it.
+    pub x: f64,
+    /// What becomes of the time.
+    pub unit: Unit,
+    /// Dispatches of the chain that are measured: those whose kernel begins so.
+    pub kernel: &'static str,
+    /// Caches are flushed before every run.
+    pub cold: bool,
+    /// The chain.
+    pub chain: Chain,
+}
+
+/// A graph with the batch it is for.
+pub struct Chain {
+    graph: Graph,
+    batch: (usize, usize, usize),
+    /// Bytes of each weight, by index, in the layout of the plan.
+    pub weights: Vec<u64>,
+    /// Shapes of the states.
+    pub states: Vec<Sig>,
+    /// All large weights may lie at one place: hot.
+    pub is_shared: bool,
+}
+
+impl Chain {
+    fn new(t: usize, s: usize, l: usize) -> Chain {
+        Chain { graph: Graph::default(), batch: (t, s, l), weights: vec![], states: vec![], is_shared: false }
+    }
+
+    fn weight(&mut self, rows: usize, width: usize, dtype: DType) -> ValueId {
+        self.weights.push(0);
+        let index = self.weights.len() - 1;
+        self.graph.source(format!("w{index}"), Sig::weight(rows, width, dtype), Source::Weight(index))
+    }
+
+    fn state(&mut self, cache: Cache) -> ValueId {
+        let sig = Sig::state(cache, DType::F16);
+        self.states.push(sig.clone());
+        let index = self.states.len() - 1;
+        self.graph.source(format!("s{index}"), sig, Source::State(index))
+    }
+
+    fn input(&mut self, width: usize) -> Result<ValueId, ShapeError> {
+        let table = self.weight(16, width, DType::F32);
+        self.push(Embed { scale: 1.0 }, &[table])
+    }
+
+    fn push(&mut self, op: impl Into<Op>, ins: &[ValueId]) -> Result<ValueId, ShapeError> {
+        Ok(self.graph.push(format!("probe{}", self.graph.nodes.len()), op, ins)?[0])
+    }
+
+    /// Its plan on a target, op by op.
+    pub fn plan(&mut self, target: Target) -> Result<Plan, ShapeError> {
+        let (t, s, _) = self.batch;
+        let setting = Setting {
+            tokens: RowClass::of(t),
+            seqs: RowClass::of(s),
+            one_each: t == s,
+            compute: Compute::Int8,
+            target,
+        };
+        let last = self.graph.nodes.last().map(|n| n.outs[0]);
+        // A state is no output: it lives in no slot.
+        self.graph.outputs = last.into_iter().filter(|&v| self.graph.values[v].sig.cache().is_none()).collect();
+        let layouts = choose_layouts(&self.graph, target, Compute::Int8);
+        let plan = lower(self.graph.clone(), setting, &Fuse::None, &layouts, "cpu")?;
+        let mut bytes: BTreeMap<usize, u64> = BTreeMap::new();
+        for d in &plan.dispatches {
+            for (arg, operand) in d.args.iter().zip(&d.operands) {
+                if let crate::plan::BufRef::Weight(w) = arg {
+                    bytes.insert(*w, operand.bytes.eval(self.bind()));
+                }
+            }
+        }
+        for (w, size) in self.weights.iter_mut().enumerate() {
+            *size = bytes.get(&w).copied().unwrap_or(0);
+        }
+        Ok(plan)
+    }
+
+    /// Its sizes.
+    pub fn bind(&self) -> Bind {
+        let (t, s, l) = self.batch;
+        Bind { t: t as u64, s: s as u64, l: l as u64 }
+    }
+
+    /// Pages of `page_len` positions that each state needs.
+    pub fn pages(&self, page_len: usize) -> usize {
+        self.batch.1 * self.batch.2.div_ceil(page_len)
+    }
+
+    /// Its batch, with caches in pages of `page_len`.
+    pub fn batch(&self, page_len: usize) -> StepBatch {
+        let (t, s, l) = self.batch;
+        let mut batch = StepBatch { page_len: page_len as u32, ..Default::default() };
+        let each = l.div_ceil(page_len);
+        for i in 0..s {
+            let ids: Vec<u32> = (0..t / s).map(|j| (j % 16) as u32).collect();
+            let pages = (i * each..(i + 1) * each).map(|p| p as u32).collect();
+            batch.push(&ids, (l - t / s) as u32, SeqSpan { pages, ..Default::default() });
+        }
+        batch.logit_rows = batch.seqs.iter().map(|s| s.start + s.count - 1).collect();
+        batch
+    }
+}
+
+type Probes = Result<Vec<Probe>, ShapeError>;
+
+/// Every probe, for the formats that weights may have.
+pub fn probes(formats: &[DType]) -> Probes {
+    let mut all = launches()?;
+    all.extend(rows()?);
+    all.extend(attentions()?);
+    all.extend(epilogues()?);
+    for &format in formats {
+        all.extend(matmuls(format)?);
+    }
+    Ok(all)
+}
+
+fn probe(curve: impl Into<String>, x: f64, unit: Unit, kernel: &'static str, chain: Chain) -> Probe {
+    Probe { curve: curve.into(), x, unit, kernel, cold: false, chain }
+}
+
+/// `depth` times the same op on one input of `width`.
+fn repeated(
+    t: usize,
+    width: usize,
+    depth: usize,
+    op: impl Fn(&mut Chain, ValueId) -> Result<ValueId, ShapeError>,
+) -> Result<Chain, ShapeError> {
+    let mut chain = Chain::new(t, 1, t);
+    let x = chain.input(width)?;
+    for _ in 0..depth {
+        op(&mut chain, x)?;
+    }
+    Ok(chain)
+}
+
+/// The least dispatch there is, and how the hand-over grows with the number of dispatches.
+fn launches() -> Probes {
+    let chain = |depth| repeated(1, 16, depth, |c, x| c.push(Elementwise::scale(0.5), &[x]));
+    let mut all = vec![probe("launch", 0.0, Unit::Dispatch, "elementwise", chain(64)?)];
+    // No kernel is called so: the time before the first dispatch is meant.
+    for depth in [15, 63, 255] {
+        all.push(probe("submit", depth as f64 + 1.0, Unit::Dispatch, "submit", chain(depth)?));
+    }
+    Ok(all)
+}
+
+/// Ops that work row by row: one row of each width.
+fn rows() -> Probes {
+    let mut all = vec![];
+    let item = Unit::Item { items: 1 };
+    for width in [256, 1024, 4096, 16384] {
+        let norm = RmsNorm { eps: 1e-5, dim: WHOLE_ROW, weight: true, residual: false };
+        let chain = repeated(1, width, 24, |c, x| {
+            let w = c.weight(1, width, DType::F32);
+            c.push(norm.clone(), &[x, w])
+        })?;
+        all.push(probe("rms_norm", width as f64, item, "rms_norm", chain));
+        let chain = repeated(1, width, 24, |c, x| {
+            let w = c.weight(1, width, DType::F32);
+            c.push(Elementwise::add(), &[x, w])
+        })?;
+        all.push(probe("elementwise", width as f64, item, "elementwise", chain));
+        let chain = repeated(1, width, 24, |c, x| {
+            let w = c.weight(1, width, DType::F32);
+            c.push(Elementwise::glu(Unary::Silu), &[x, w])
+        })?;
+        all.push(probe("elementwise.fn", width as f64, item, "elementwise", chain));
+        let gather = repeated(1, width, 24, |c, x| c.push(crate::ops::gather_rows::GatherRows, &[x]))?;
+        all.push(probe("gather_rows", width as f64, item, "gather_rows", gather));
+        let chain = repeated(1, width, 24, |c, x| {
+            let table = c.graph.rope_table(RopeSpec { inv_freq: vec![0.01; 32], factor: 1.0 });
+            let rope = Rope { heads: width / 64, dim: 64, pairs: 32, neox: true, table, norm: None };
+            c.push(rope, &[x])
+        })?;
+        all.push(probe("rope", width as f64, item, "rope", chain));
+    }
+    for width in [256, 1024, 4096] {
+        let mut chain = Chain::new(1, 1, 1);
+        for _ in 0..8 {
+            let table = chain.weight(16, width, DType::F32);
+            chain.push(Embed { scale: 1.0 }, &[table])?;
+        }
+        all.push(probe("embed", width as f64, item, "embed", chain));
+        let chain = repeated(1, width, 8, |c, x| {
+            let state = c.state(Cache { heads: width / 64, dim: 64 });
+            c.push(CacheWrite { pair: false, rope: None }, &[x, state])
+        })?;
+        all.push(probe("cache_write", width as f64, item, "cache_write", chain));
+        // Rows of activations rounded to 8 bits: the first launch of a matmul of many rows.
+        let t = 256;
+        let chain = repeated(t, width, 2, |c, x| {
+            let w = c.weight(TILE_ROWS, width, DType::Q8_0);
+            c.push(Matmul::plain(), &[x, w])
+        })?;
+        all.push(probe("quantize", width as f64, Unit::Item { items: t as u64 }, "matmul/quantize", chain));
+    }
+    for width in [1024, 32768, 262_144] {
+        let chain = repeated(1, width, 4, |c, x| c.push(Sample { top: 0 }, &[x]))?;
+        all.push(probe("sample", width as f64, item, "sample", chain));
+    }
+    Ok(all)
+}
+
+fn attentions() -> Probes {
+    const HEADS: usize = 8;
+    let mut all = vec![];
+    for dim in [64, 128, 256] {
+        let (kv, pairs) = (4, dim / 2);
+        let attend = |chain: &mut Chain, fused: bool, layers: usize| {
+            let spec = RopeSpec { inv_freq: vec![0.01; pairs], factor: 1.0 };
+            let table = chain.graph.rope_table(spec);
+            let rope = |heads| Rope { heads, dim, pairs, neox: true, table, norm: None };
+            let q = chain.input(HEADS * dim)?;
+            let (k, v) = (chain.input(kv * dim)?, chain.input(kv * dim)?);
+            for _ in 0..layers {
+                let cache = Cache { heads: kv, dim };
+                let (ks, vs) = (chain.state(cache), chain.state(cache));
+                let op = Attention {
+                    heads: HEADS,
+                    kv_heads: kv,
+                    dim,
+                    scale: 0.1,
+                    window: None,
+                    softcap: None,
+                    gate: false,
+                    q_rope: fused.then(|| rope(HEADS)),
+                    write: fused.then(|| CacheWrite { pair: true, rope: Some(rope(kv)) }),
+                };
+                let ins: Vec<ValueId> = if fused { vec![q, k, v, ks, vs] } else { vec![q, ks, vs] };
+                chain.push(op, &ins)?;
+            }
+            Ok::<(), ShapeError>(())
+        };
+        for keys in [16, 128, 512, 2048] {
+            let mut chain = Chain::new(1, 1, keys);
+            attend(&mut chain, true, 6)?;
+            let item = Unit::Item { items: HEADS as u64 };
+            let name = format!("attention.rows.{dim}");
+            all.push(Probe { cold: true, ..probe(name, keys as f64, item, "attention/rows", chain) });
+        }
+        for (t, l) in [(64, 64), (128, 256), (256, 512), (256, 1024)] {
+            let mut chain = Chain::new(t, 1, l);
+            attend(&mut chain, false, 1)?;
+            let keys = Expr::Pairs(None).eval(chain.bind()) as f64 / t as f64;
+            // µs of one query of one head on one worker, by the keys it sees on average.
+            let unit = Unit::Item { items: (HEADS * t) as u64 };
+            all.push(probe(format!("attention.blocks.{dim}"), keys, unit, "attention/blocks", chain));
+        }
+    }
+    Ok(all)
+}
+
+/// Items of a matmul with next to nothing to multiply: what a tile costs besides its bytes, by the operations of its
+/// epilogue.
+fn epilogues() -> Probes {
+    const ROWS: usize = 1 << 14;
+    let sum = Tree::sum(Tree::In(0), Tree::In(1));
+    let gate = Tree::product(Tree::unary(Unary::Silu, Tree::In(0)), Tree::In(1));
+    let mut all = vec![];
+    for (x, products, tree) in [(0.0, 1, Tree::In(0)), (1.0, 1, sum), (9.0, 2, gate)] {
+        let chain = repeated(1, 64, 4, |c, input| {
+            let mut ins = vec![input];
+            for _ in 0..products {
+                ins.push(c.weight(ROWS, 64, DType::Q4_0));
+            }
+            if x == 1.0 {
+                ins.push(c.weight(1, ROWS, DType::F32));
+            }
+            c.push(Matmul { products, outputs: vec![tree.clone()], norm: None }, &ins)
+        })?;
+        let unit = Unit::Item { items: (ROWS / TILE_ROWS) as u64 };
+        all.push(probe("epilogue", x, unit, "matmul", Chain { is_shared: true, ..chain }));
+    }
+    Ok(all)
+}
+
+fn matmuls(format: DType) -> Probes {
+    let per_row = format.row_bytes(STREAM_K).unwrap_or(4 * STREAM_K) as u64;
+    let mut all = vec![];
+    for (how, sizes) in [("cold", &[64u64, 512, 4096, 24576][..]), ("hot", &[64, 512, 2048, 6144][..])] {
+        for kb in sizes {
+            let rows = ((kb << 10) / per_row).next_multiple_of(TILE_ROWS as u64) as usize;
+            let size = rows as u64 * per_row;
+            let depth = (MOST_BYTES / 2 / size).clamp(3, 12) as usize;
+            let mut chain = repeated(1, STREAM_K, depth, |c, x| {
+                let w = c.weight(rows, STREAM_K, format);
+                c.push(Matmul::plain(), &[x, w])
+            })?;
+            chain.is_shared = how == "hot";
+            let name = format!("stream.{}.{how}", format.name());
+            let mut probe = probe(name, size as f64, Unit::Dispatch, "matmul", chain);
+            probe.cold = how == "cold";
+            all.push(probe);
+        }
+    }
+    let rows = 1024;
+    for n in [2, 4, 8, 16, 64, 256] {
+        let mut chain = repeated(n, STREAM_K, 2, |c, x| {
+            let w = c.weight(rows, STREAM_K, format);
+            c.push(Matmul::plain(), &[x, w])
+        })?;
+        chain.is_shared = true;
+        let operations = Unit::Rate(2.0 * (rows * STREAM_K * n) as f64);
+        let kernel = if n > 8 && !format.is_float() { "matmul/tile16.tiles" } else { "matmul" };
+        all.push(probe(format!("matmul.{}", format.name()), n as f64, operations, kernel, chain));
+    }
+    Ok(all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::simd::Isa;
+
+    #[test]
+    fn every_probe_has_a_plan_without_gaps_and_finds_the_dispatch_it_measures() {
+        let mut seen = std::collections::BTreeSet::new();
+        for mut p in probes(DType::ALL).expect("shapes") {
+            let plan = p.chain.plan(Target::Cpu(Isa::detect())).expect("a plan");
+            assert_eq!(plan.gaps().count(), 0, "{}", p.curve);
+            let found = plan.dispatches.iter().filter(|d| d.kernel.starts_with(p.kernel)).count();
+            assert!(found > 0 || p.kernel == "submit", "{} finds no {}", p.curve, p.kernel);
+            assert!(p.chain.weights.iter().sum::<u64>() <= 2 * MOST_BYTES, "{}", p.curve);
+            assert!(seen.insert((p.curve.clone(), p.x.to_bits())), "{} at {} twice", p.curve, p.x);
+        }
+    }
+
+    #[test]
+    fn a_time_becomes_what_the_curve_holds() {
+        assert_eq!(Unit::Dispatch.y(7.0, 2.0, 4), 7.0);
+        assert_eq!(Unit::Item { items: 8 }.y(10.0, 2.0, 2), 2.0);
+        assert_eq!(Unit::Rate(1e6).y(3.0, 1.0, 1), 5e11);
+    }
+}
