@@ -7,6 +7,7 @@ use std::time::Instant;
 use onetrip_core::batch::{SampleParams, SeqSpan, StepBatch};
 use onetrip_core::device::{Device, DeviceError, Recording};
 use onetrip_core::expr::Bind;
+use onetrip_core::ops::sample::NO_TOKEN;
 use onetrip_core::plan::Plan;
 use onetrip_core::probe::{Probe, Silent};
 use onetrip_core::run::record;
@@ -29,6 +30,12 @@ pub enum StepError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The model gives no numbers to choose a token by.
+    #[error(
+        "the logits after {0} tokens are not finite: the weights are damaged or the precision is too low (fetch the \
+             model again, or try --compute f32)"
+    )]
+    Logits(usize),
     /// What was asked for cannot be done.
     #[error("{0}")]
     Input(String),
@@ -147,6 +154,9 @@ impl Engine {
         let width = 2 + 2 * self.top;
         let tokens =
             self.scheduler.accept(&batch, |row| sampled(&out[row * width..(row + 1) * width], &batch.seqs[row]));
+        if let Some(bad) = tokens.iter().find(|t| t.id == NO_TOKEN) {
+            return Err(StepError::Logits(self.scheduler.tokens(bad.seq).len().saturating_sub(1)));
+        }
         Ok(Some(tokens))
     }
 

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 /// What a run of the binary did.
+#[derive(Debug)]
 struct Done {
     code: Option<i32>,
     stdout: String,
