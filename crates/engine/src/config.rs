@@ -67,7 +67,7 @@ pub struct Recurrent {
 impl Recurrent {
     /// Layer `layer` has full attention.
     pub fn is_attention(&self, layer: usize) -> bool {
-        (layer + 1) % self.period == 0
+        (layer + 1).is_multiple_of(self.period)
     }
 }
 
@@ -281,7 +281,7 @@ fn recurrent(file: &ModelFile, arch: &str) -> Result<Recurrent, ConfigError> {
             v * s
         ));
     }
-    if r.v_heads % r.k_heads != 0 {
+    if !r.v_heads.is_multiple_of(r.k_heads) {
         let (v, k) = (r.v_heads, r.k_heads);
         let keys = "`ssm.time_step_rank`, `ssm.group_count`";
         return shape(format!("{v} value heads do not divide among {k} key heads ({keys})"));

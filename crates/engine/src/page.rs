@@ -185,7 +185,7 @@ impl<'a> Page<'a> {
     /// `x` plus the weight row of that name.
     pub fn add_row(&mut self, x: ValueId, name: &str) -> Made {
         let row = self.weight(name)?;
-        self.push(name, Elementwise::add(), &[x, row])
+        self.push(&name.replace('.', "_"), Elementwise::add(), &[x, row])
     }
 
     /// `x` times the weight row of that name.

@@ -89,10 +89,15 @@ impl Engine {
                 "heads of {dim} are no whole blocks of --cache {cache}: use f16 or f32"
             )));
         };
-        check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context)?;
+        check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context, sequences)?;
         device.set_states(&bytes)?;
         let weights = model.weights().load(model.layouts(), threads, progress);
-        let no_memory = |e| StepError::Input(format!("no memory for the weights: {e}"));
+        let file = model.file.name().to_string();
+        let no_memory = |e| {
+            StepError::Input(format!(
+                "{file}: no memory for its weights: {e}; free some, or use a smaller model or --weights"
+            ))
+        };
         device.set_weights(weights.map_err(no_memory)?);
         let vocabulary = model.vocabulary()?;
         let (plans, scheduler) =
@@ -254,15 +259,16 @@ fn sampled(row: &[f32], span: &SeqSpan) -> Sampled {
 }
 
 /// Refuses caches that are larger than the machine's memory, before they are touched.
-fn check_memory(bytes: u64, context: usize) -> Result<(), StepError> {
+fn check_memory(bytes: u64, context: usize, sequences: usize) -> Result<(), StepError> {
     let Ok(info) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
     let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"));
     let total = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map(|kb| kb * 1024);
     match total {
         Some(total) if bytes > total => Err(StepError::Input(format!(
-            "a context of {context} tokens needs {:.1} GB of caches, this machine has {:.1} GB: give a smaller --context",
+            "{sequences} sequence(s) of {context} tokens need {:.1} GB of caches, this machine has {:.1} GB: give a smaller {}",
             bytes as f64 / 1e9,
-            total as f64 / 1e9
+            total as f64 / 1e9,
+            if sequences > 1 { "--batch or --context" } else { "--context" }
         ))),
         _ => Ok(()),
     }

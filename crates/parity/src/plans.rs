@@ -186,6 +186,68 @@ impl Write for Sparse {
 /// Smallest piece that becomes a hole.
 const HOLE: usize = 1 << 17;
 
+/// A model that the engine knows by name, `shape:NAME`.
+struct Named {
+    name: &'static str,
+    layers: u64,
+    /// Nodes by ggml's names that its page must have, as another engine's listing of one decode step counts them.
+    nodes: &'static [(&'static str, u64)],
+}
+
+/// Qwen3.5-9B: 24 gated delta nets and 8 attentions. Its empty nodes, copies and gathers are not on our page.
+const NAMED: Named = Named {
+    name: "qwen3.5-9b:q4_0",
+    layers: 32,
+    nodes: &[("MUL_MAT", 249), ("MUL", 161), ("RMS_NORM", 105), ("UNARY", 104), ("ADD", 88), ("GLU", 32), ("ROPE", 16)],
+};
+
+impl Named {
+    fn file_name(&self, batch: &str) -> String {
+        format!("{}.cpu.{batch}.txt", self.name.replace(':', "-"))
+    }
+
+    fn plan(&self, bind: Bind, fuse: Fuse) -> Result<Plan, Failed> {
+        let o = Options { isa: Isa::Portable, fuse, ..Options::default() };
+        let file = onetrip_engine::shape::open(&format!("shape:{}", self.name))?;
+        Ok(Model::new(file, o.model())?.plan(key(bind))?)
+    }
+
+    fn text(&self, batch: &str, bind: Bind) -> Result<String, Failed> {
+        text(self.name, batch, bind, &self.plan(bind, Fuse::All)?, &self.plan(bind, Fuse::None)?)
+    }
+
+    fn committed(&self) -> Result<(), Failed> {
+        BATCHES.iter().try_for_each(|&(batch, bind)| same(&self.file_name(batch), &self.text(batch, bind)?))
+    }
+
+    fn bounded(&self) -> Result<(), Failed> {
+        let bind = Bind { t: 1, s: 1, l: 256 };
+        let ledger = self.plan(bind, Fuse::All)?.ledger(bind);
+        let have = ledger.dispatches + ledger.grid_syncs;
+        println!("{}: {have} dispatches and grid syncs, {} nodes", self.name, ledger.nodes);
+        if have > 5 * self.layers + 5 || ledger.gaps > 0 {
+            return Err(format!("{have} dispatches and grid syncs: {ledger:?}").into());
+        }
+        match self.nodes.iter().find(|(op, n)| ledger.nodes_by_op.get(*op) != Some(n)) {
+            Some((op, n)) => Err(format!("{op}: {:?} nodes, {n} in the listing", ledger.nodes_by_op.get(*op)).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The text of a snapshot.
+fn text(model: &str, batch: &str, bind: Bind, plan: &Plan, plain: &Plan) -> Result<String, Failed> {
+    let Bind { t, s, l } = bind;
+    let mut out = String::new();
+    let (rows, sequences) = (RowClass::of(t as usize).name(), RowClass::of(s as usize).name());
+    writeln!(out, "{model} on cpu, {batch}: rows {rows}, sequences {sequences}; sizes for T {t}, S {s}, L {l}")?;
+    writeln!(out, "\n{}", plan.compact_table(Some(bind)))?;
+    write!(out, "{}", plan.rules_text())?;
+    writeln!(out, "\n{}", serde_json::to_string_pretty(&plan.ledger(bind))?)?;
+    writeln!(out, "\nwithout rules: {} dispatches", plain.ledger(bind).dispatches)?;
+    Ok(out)
+}
+
 impl Published {
     /// A file of the model's shape whose weights are all zero.
     fn file(&self, dir: &Path) -> Result<ModelFile, Failed> {
@@ -214,23 +276,7 @@ impl Published {
 
     /// The text of a snapshot.
     fn text(&self, batch: &str, bind: Bind) -> Result<String, Failed> {
-        let (plan, plain) = (self.plan(bind, Fuse::All)?, self.plan(bind, Fuse::None)?);
-        let Bind { t, s, l } = bind;
-        let mut out = String::new();
-        let class = |n: u64| RowClass::of(n as usize).name();
-        writeln!(
-            out,
-            "{} on cpu, {batch}: rows {}, sequences {}; sizes for T {t}, S {s}, L {l}",
-            self.name,
-            class(t),
-            class(s)
-        )?;
-        writeln!(out, "\n{}", plan.compact_table(Some(bind)))?;
-        write!(out, "{}", plan.rules_text())?;
-        let ledger = plan.ledger(bind);
-        writeln!(out, "\n{}", serde_json::to_string_pretty(&ledger)?)?;
-        writeln!(out, "\nwithout rules: {} dispatches", plain.ledger(bind).dispatches)?;
-        Ok(out)
+        text(self.name, batch, bind, &self.plan(bind, Fuse::All)?, &self.plan(bind, Fuse::None)?)
     }
 }
 
@@ -258,6 +304,11 @@ pub fn write_all() -> Result<Vec<String>, Failed> {
             std::fs::write(dir.join(&name), model.text(batch, bind)?)?;
             written.push(name);
         }
+    }
+    for (batch, bind) in BATCHES {
+        let name = NAMED.file_name(batch);
+        std::fs::write(dir.join(&name), NAMED.text(batch, bind)?)?;
+        written.push(name);
     }
     for entry in std::fs::read_dir(&dir)? {
         let entry = entry?;
@@ -291,6 +342,9 @@ pub fn tests() -> Vec<Trial> {
             real(&model, &path).map(|()| Completion::Completed)
         }));
     }
+    tests.push(Trial::test(format!("plans/{}/are the committed ones", NAMED.name), || NAMED.committed()));
+    let name = format!("plans/{}/decodes in at most 165 dispatches and has the nodes of the listing", NAMED.name);
+    tests.push(Trial::test(name, || NAMED.bounded()));
     tests.push(Trial::test("plans/no file is left of a model that is gone", no_strangers));
     tests.push(Trial::test("plans/are the same for every instruction set", every_isa));
     tests
@@ -298,18 +352,20 @@ pub fn tests() -> Vec<Trial> {
 
 fn committed(model: &Published) -> Result<(), Failed> {
     for (batch, bind) in BATCHES {
-        let name = file_name(model, batch);
-        let have = std::fs::read_to_string(folder().join(&name)).unwrap_or_default();
-        let want = model.text(batch, bind)?;
-        if have.replace("\r\n", "\n") != want {
-            let line = have.lines().zip(want.lines()).position(|(a, b)| a != b).unwrap_or(0);
-            let (a, b) = (have.lines().nth(line).unwrap_or(""), want.lines().nth(line).unwrap_or(""));
-            let why =
-                format!("plans/{name}, line {}:\n  {a}\nis now\n  {b}\nrun `cargo xtask plans` and commit", line + 1);
-            return Err(why.into());
-        }
+        same(&file_name(model, batch), &model.text(batch, bind)?)?;
     }
     Ok(())
+}
+
+/// A snapshot is what it was.
+fn same(name: &str, want: &str) -> Result<(), Failed> {
+    let have = std::fs::read_to_string(folder().join(name)).unwrap_or_default();
+    if have.replace("\r\n", "\n") == want {
+        return Ok(());
+    }
+    let line = have.lines().zip(want.lines()).position(|(a, b)| a != b).unwrap_or(0);
+    let (a, b) = (have.lines().nth(line).unwrap_or(""), want.lines().nth(line).unwrap_or(""));
+    Err(format!("plans/{name}, line {}:\n  {a}\nis now\n  {b}\nrun `cargo xtask plans` and commit", line + 1).into())
 }
 
 fn real(model: &Published, path: &Path) -> Result<(), Failed> {
@@ -354,8 +410,9 @@ fn bounded(model: &Published) -> Result<(), Failed> {
 
 fn no_strangers() -> Result<(), Failed> {
     let models = published();
-    let known: Vec<String> =
+    let mut known: Vec<String> =
         models.iter().flat_map(|m| BATCHES.iter().map(move |(batch, _)| file_name(m, batch))).collect();
+    known.extend(BATCHES.iter().map(|(batch, _)| NAMED.file_name(batch)));
     for entry in std::fs::read_dir(folder())? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if name.ends_with(".txt") && !known.contains(&name) {

@@ -96,7 +96,8 @@ fn a_dispatch_has_these_keys_and_the_ledger_adds_them_up() {
         let dispatches = out["dispatches"].as_array().expect("a list");
         let want = ["n", "name", "op", "device", "kernel", "bytes_read", "bytes_written", "flops", "gap"];
         for d in dispatches {
-            assert_eq!(d.as_object().unwrap().keys().collect::<Vec<_>>(), want);
+            // These first; what is predicted comes behind them.
+            assert_eq!(d.as_object().unwrap().keys().take(want.len()).collect::<Vec<_>>(), want);
             assert!(d["gap"].is_null());
         }
         let ledger = &out["ledger"];

@@ -26,7 +26,7 @@ impl OpDef for Columns {
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
         want_inputs(Self::NAME, ins, 1)?;
         let inside = self.start.checked_add(self.len).is_some_and(|end| end <= self.group);
-        if self.len == 0 || !inside || ins[0].width % self.group != 0 {
+        if self.len == 0 || !inside || !ins[0].width.is_multiple_of(self.group) {
             let Columns { group, start, len } = self;
             let why = format!("{len} columns from {start} of each {group} of a width of {}", ins[0].width);
             return Err(ShapeError { op: Self::NAME, why });

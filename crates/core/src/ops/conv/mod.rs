@@ -147,10 +147,16 @@ impl Filter {
     /// Turns the filters of `n` channels into one row of `n` for each tap.
     pub fn load(self, weight: &[u8], from: usize, n: usize, out: &mut [f32]) {
         let row_bytes = self.dtype.row_bytes(self.taps).unwrap_or(0);
+        let stored = &weight[from * row_bytes..(from + n) * row_bytes];
+        if let (DType::F32, Ok(numbers)) = (self.dtype, bytemuck::try_cast_slice::<u8, f32>(stored)) {
+            for (i, filter) in numbers.chunks_exact(self.taps).enumerate() {
+                filter.iter().enumerate().for_each(|(tap, w)| out[tap * n + i] = *w);
+            }
+            return;
+        }
         let mut one = [0f32; MAX_TAPS];
         for i in 0..n {
-            let at = (from + i) * row_bytes;
-            self.dtype.def().dequantize(&weight[at..at + row_bytes], &mut one[..self.taps]);
+            self.dtype.def().dequantize(&stored[i * row_bytes..(i + 1) * row_bytes], &mut one[..self.taps]);
             (0..self.taps).for_each(|tap| out[tap * n + i] = one[tap]);
         }
     }

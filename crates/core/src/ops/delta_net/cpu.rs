@@ -123,7 +123,7 @@ impl Kernel {
                 if rows <= FEW {
                     self.one_by_one(c, head, head_state(i), &mut wide[..2 * vd]);
                 } else {
-                    self.chunk(c, head, head_state(i), square, wide);
+                    self.chunk(c, head, head_state(i), square, wide, i == 0);
                 }
                 for t in 0..rows {
                     let at = (start + first + t) * op.v_width() + h * vd;
@@ -215,7 +215,9 @@ impl Kernel {
         }
     }
 
-    fn chunk(&self, c: &CpuCall, head: Head, state: &mut [f32], square: &mut [f32], wide: &mut [f32]) {
+    /// `first`: this is the first value head of its key head. What depends on q and k alone is made then and kept in
+    /// `square` and `wide` for the others.
+    fn chunk(&self, c: &CpuCall, head: Head, state: &mut [f32], square: &mut [f32], wide: &mut [f32], first: bool) {
         let (kd, vd) = (self.op.k_dim, self.op.v_dim);
         let Head { q, k, v, o, g, beta } = head;
         let n = g.len();
@@ -237,12 +239,14 @@ impl Kernel {
             let operands = Mix { p, p_stride: inner, v, v_stride, m: rows, n: inner, d };
             (c.simd.mix)(&operands, out, out_stride);
         };
-        kt.fill(0.0);
-        (c.simd.transpose)(FloatKind::F32, bytemuck::cast_slice(k), n, kd, kt, CHUNK);
-        kk.fill(0.0);
-        product(k, n, kd, kt, CHUNK, n, kk);
-        qk.fill(0.0);
-        product(q, n, kd, kt, CHUNK, n, qk);
+        if first {
+            kt.fill(0.0);
+            (c.simd.transpose)(FloatKind::F32, bytemuck::cast_slice(k), n, kd, kt, CHUNK);
+            kk.fill(0.0);
+            product(k, n, kd, kt, CHUNK, n, kk);
+            qk.fill(0.0);
+            product(q, n, kd, kt, CHUNK, n, qk);
+        }
         // d = beta (v - e^G Sᵀk), then the triangle, row by row.
         o.fill(0.0);
         product(k, n, kd, state, vd, vd, o);

@@ -103,7 +103,7 @@ impl OpDef for DeltaNet {
         want_inputs(Self::NAME, ins, o.count)?;
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
         let (k, v) = (self.k_width(), self.v_width());
-        if self.k_heads == 0 || self.v_heads % self.k_heads != 0 || self.k_dim == 0 || self.v_dim == 0 {
+        if self.k_heads == 0 || !self.v_heads.is_multiple_of(self.k_heads) || self.k_dim == 0 || self.v_dim == 0 {
             let what = format!("{} value heads do not divide among {} key heads", self.v_heads, self.k_heads);
             return fail(format!("{what} (of {} and {} numbers)", self.v_dim, self.k_dim));
         }

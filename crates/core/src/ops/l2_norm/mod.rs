@@ -30,7 +30,7 @@ impl OpDef for L2Norm {
 
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
         want_inputs(Self::NAME, ins, 1)?;
-        if self.dim == 0 || ins[0].width % self.dim != 0 {
+        if self.dim == 0 || !ins[0].width.is_multiple_of(self.dim) {
             let why = format!("{} is no multiple of the group size {}", ins[0].width, self.dim);
             return Err(ShapeError { op: Self::NAME, why });
         }
