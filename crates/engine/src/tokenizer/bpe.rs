@@ -3,6 +3,8 @@
 //! A pre-tokenizer cuts the text into words, each byte of a word becomes one printable character, and the `tokenizers`
 //! crate's BPE model merges them.
 
+use std::sync::OnceLock;
+
 use tokenizers::Model as _;
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::utils::SysRegex;
@@ -70,8 +72,12 @@ const PRES: &[Pre] = &[
     },
 ];
 
+/// The compiled patterns of each row of [`PRES`], made when first needed: compiling takes longer than building a small
+/// tokenizer.
+static COMPILED: [OnceLock<Vec<SysRegex>>; PRES.len()] = [const { OnceLock::new() }; PRES.len()];
+
 pub(super) struct ByteLevelBpe {
-    patterns: Vec<SysRegex>,
+    patterns: &'static [SysRegex],
     model: BPE,
     add_bos: bool,
 }
@@ -79,13 +85,21 @@ pub(super) struct ByteLevelBpe {
 impl ByteLevelBpe {
     /// `pre` is the value of `tokenizer.ggml.pre`; each merge is two tokens with one space between.
     pub(super) fn new(pre: &str, tokens: &[String], merges: &[String]) -> Result<Self, TokenizerError> {
-        let kind = PRES.iter().find(|kind| kind.names.contains(&pre)).ok_or_else(|| TokenizerError::Unsupported {
+        let found = PRES.iter().zip(&COMPILED).find(|(kind, _)| kind.names.contains(&pre));
+        let (kind, compiled) = found.ok_or_else(|| TokenizerError::Unsupported {
             key: "tokenizer.ggml.pre",
             value: pre.to_owned(),
             supported: PRES.iter().flat_map(|kind| kind.names).copied().collect::<Vec<_>>().join(", "),
         })?;
-        let patterns = kind.patterns.iter().map(|pattern| SysRegex::new(pattern)).collect::<Result<Vec<_>, _>>();
-        let patterns = patterns.map_err(|e| TokenizerError::Encode(e.to_string()))?;
+        let patterns = match compiled.get() {
+            Some(patterns) => patterns,
+            None => {
+                let patterns =
+                    kind.patterns.iter().map(|pattern| SysRegex::new(pattern)).collect::<Result<Vec<_>, _>>();
+                let patterns = patterns.map_err(|e| TokenizerError::Encode(e.to_string()))?;
+                compiled.get_or_init(|| patterns)
+            }
+        };
 
         let mut vocab = Vocab::with_capacity(tokens.len());
         for (id, token) in (0u32..).zip(tokens) {
@@ -140,7 +154,7 @@ impl ByteLevelBpe {
 
     fn words<'t>(&self, text: &'t str) -> Vec<&'t str> {
         let mut pieces = vec![text];
-        for pattern in &self.patterns {
+        for pattern in self.patterns {
             let mut next = Vec::with_capacity(pieces.len());
             for piece in pieces {
                 cut(pattern, piece, &mut next);
