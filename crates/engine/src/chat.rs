@@ -169,14 +169,17 @@ fn limited<T: Send + 'static>(work: impl FnOnce() -> Result<T, ChatError> + Send
         // Nobody listens any more when the deadline has passed.
         let _ = send.send(work());
     });
-    thread.map_err(|e| ChatError::Render(format!(": no thread to run it on: {e}")))?;
-    match receive.recv_timeout(DEADLINE) {
+    let thread = thread.map_err(|e| ChatError::Render(format!(": no thread to run it on: {e}")))?;
+    let result = match receive.recv_timeout(DEADLINE) {
         Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => Err(ChatError::Limit("5 seconds")),
+        Err(mpsc::RecvTimeoutError::Timeout) => return Err(ChatError::Limit("5 seconds")),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             Err(ChatError::Render(": a panic in the template engine".to_owned()))
         }
-    }
+    };
+    // The thread has nothing more to do; waiting for its end leaves none behind.
+    let _ = thread.join();
+    result
 }
 
 fn render_error(error: &minijinja::Error) -> ChatError {
