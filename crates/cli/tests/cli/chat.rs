@@ -75,3 +75,26 @@ fn a_template_that_fails_or_refuses_is_bad_input() {
         onetrip(&["run", "--chat", "hello", "--model", &model]).refused(2, &[word]);
     }
 }
+
+#[test]
+fn errors_of_a_template_name_the_model_and_what_to_do() {
+    let dir = tempfile::tempdir().expect("a folder");
+    for (template, words) in [
+        ("  \n", ["chat.gguf", "no chat template", "without --chat"]),
+        ("{% if %}", ["chat.gguf", "syntax error in line 1", "without --chat"]),
+        ("{{ 1 / 0 }}", ["chat.gguf", "the chat template fails", "mend the template"]),
+        ("{{ raise_exception('no system') }}", ["chat.gguf", "no system", "in another way"]),
+    ] {
+        let model = chat_model(&dir, template);
+        onetrip(&["run", "--chat", "hello", "--model", &model]).refused(2, &words);
+    }
+}
+
+#[test]
+fn a_bad_byte_on_stdin_is_counted_from_the_beginning() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let model = chat_model(&dir, TEMPLATE);
+    let done = onetrip_with_stdin(&["chat", "--model", &model, "-n", "1"], b"/reset\nab\xff\n");
+    assert_eq!(done.code, Some(2));
+    assert!(done.stderr.contains("stdin: byte 9 is not UTF-8"), "{:?}", done.stderr);
+}
