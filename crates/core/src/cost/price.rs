@@ -11,6 +11,7 @@
 //!
 //! The tick is the sum of its rows, plus the hand-over of the recording and the host's rotary tables.
 
+use super::chains::GROUP;
 use super::profile::{Kind, Profile};
 use crate::expr::Bind;
 use crate::formats::tile::TILE_ROWS;
@@ -112,7 +113,7 @@ impl<'p> Pricer<'p> {
         let work = match d.op {
             "matmul" if d.kernel.ends_with("quantize") || d.kernel.ends_with("+rows") => self.prologue_rows(d, bind),
             "matmul" => self.matmul(d, bind, set),
-            "attention" if d.kernel.starts_with("attention/") => self.attention(d, bind),
+            "attention" if d.kernel.starts_with("attention/") => self.attention(d, bind, set),
             _ => None,
         };
         let items = d.grid.eval(bind);
@@ -186,7 +187,7 @@ impl<'p> Pricer<'p> {
         Some(prologue + (stream + if n > 1 { 0.0 } else { epilogue }).max(arithmetic).max(floor))
     }
 
-    fn attention(&self, d: &Dispatch, bind: Bind) -> Option<f64> {
+    fn attention(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
         let cache = d.operands.iter().filter_map(|o| o.sig.as_ref()).find_map(|s| s.cache())?;
         let q = d.operands.first()?.sig.as_ref()?;
         let heads = (q.width / cache.dim.max(1)).max(1) as f64;
@@ -198,7 +199,12 @@ impl<'p> Pricer<'p> {
         let items = d.grid.eval(bind);
         let share = rounds(items, d.grain, self.threads) as f64 / items.max(1) as f64;
         if d.kernel.starts_with("attention/rows") {
-            let item = self.time(&format!("attention.rows.{dim}"), keys)?;
+            let at = |how: &str| self.time(&format!("attention.rows.{dim}.{how}"), keys);
+            let (hot, from_memory) = (at("hot")?, at("cold")?);
+            // The heads of a group read the same keys: only one of them waits for memory.
+            let group = (heads / cache.heads.max(1) as f64).max(1.0);
+            let wait = self.coldness(set) * (from_memory - hot).max(0.0) * GROUP as f64 / group;
+            let item = hot + wait;
             return Some(share * heads * bind.t as f64 * item * scale);
         }
         let pair = self.time(&format!("attention.blocks.{dim}"), keys)?;
