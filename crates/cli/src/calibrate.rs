@@ -153,6 +153,11 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
         let mut device = device.map_err(|e| work("cannot start the threads", &e))?;
         for (n, probe) in all.iter_mut().enumerate() {
             progress(&mut bar, turn * total + n, counts.len() * total);
+            // What one worker does by itself takes as long whatever the others do.
+            let is_alone = probe.is_alone();
+            if is_alone && threads > 1 {
+                continue;
+            }
             let times = run(probe, &arena, &mut device, args.repeat)?;
             let Some(time) = Spread::of(&times) else { continue };
             if probe.curve == "launch" {
@@ -160,7 +165,12 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
             }
             let ys: Vec<f64> = [time.median, time.min, time.max].map(|us| probe.unit.y(us, launch, threads)).to_vec();
             let (low, high) = (ys[1].min(ys[2]), ys[1].max(ys[2]));
-            curves.add(&probe.curve, threads, probe.x, Spread { median: ys[0], min: low, max: high });
+            curves.add(
+                &probe.curve,
+                if is_alone { 0 } else { threads },
+                probe.x,
+                Spread { median: ys[0], min: low, max: high },
+            );
         }
     }
     host(&mut curves, args.repeat);

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::price::{STREAM_K, rounds};
+use super::price::{LONG_K, STREAM_K, rounds};
 use crate::batch::{RopeSpec, SeqSpan, StepBatch};
 use crate::expr::{Bind, Expr};
 use crate::formats::DType;
@@ -72,6 +72,13 @@ pub struct Probe {
     pub cold: bool,
     /// The chain.
     pub chain: Chain,
+}
+
+impl Probe {
+    /// One worker does it by itself, so that it is measured with one thread only.
+    pub fn is_alone(&self) -> bool {
+        self.unit == Unit::Item { items: 1 } || self.curve == "quantize"
+    }
 }
 
 /// A graph with the batch it is for.
@@ -359,29 +366,57 @@ fn epilogues() -> Probes {
     Ok(all)
 }
 
+/// How the weights of a stream lie.
+#[derive(Clone, Copy, PartialEq)]
+enum Stream {
+    /// One matrix with rows of [`STREAM_K`].
+    Single,
+    /// Two of them, read tile by tile in turn, as a gate and its product are.
+    Pair,
+    /// One matrix with rows of [`LONG_K`].
+    Long,
+}
+
+/// A chain of products that depend on each other: between two of them one worker writes the next input.
+fn stream(format: DType, kind: Stream, kb: u64, cold: bool) -> Result<Probe, ShapeError> {
+    let k = if kind == Stream::Long { LONG_K } else { STREAM_K };
+    let products = if kind == Stream::Pair { 2 } else { 1 };
+    let per_row = format.row_bytes(k).unwrap_or(4 * k) as u64 * products as u64;
+    let rows = ((kb << 10) / per_row).next_multiple_of(TILE_ROWS as u64).max(TILE_ROWS as u64) as usize;
+    let size = rows as u64 * per_row;
+    let mut chain = Chain::new(1, 1, 1);
+    if cold {
+        chain.flush()?;
+    }
+    let mut x = chain.input(k)?;
+    for _ in 0..(MOST_BYTES / 2 / size).clamp(3, 12) {
+        let mut ins = vec![x];
+        (0..products).for_each(|_| ins.push(chain.weight(rows, k, format)));
+        let gate = Tree::mul(Tree::unary(Unary::Silu, Tree::In(0)), Tree::In(1));
+        let tree = if products == 2 { gate } else { Tree::In(0) };
+        chain.push(Matmul { products, outputs: vec![tree], norm: None }, &ins)?;
+        x = chain.push(Elementwise::scale(0.5), &[x])?;
+    }
+    chain.is_shared = !cold;
+    let name = match (kind, cold) {
+        (Stream::Single, true) => "cold",
+        (Stream::Single, false) => "hot",
+        (Stream::Pair, _) => "pair",
+        (Stream::Long, _) => "long",
+    };
+    let name = format!("stream.{}.{name}", format.name());
+    Ok(Probe { cold, ..probe(name, size as f64, Unit::Dispatch, "matmul", chain) })
+}
+
 fn matmuls(format: DType) -> Probes {
-    let per_row = format.row_bytes(STREAM_K).unwrap_or(4 * STREAM_K) as u64;
     let mut all = vec![];
-    for (how, sizes) in [("cold", &[64u64, 512, 4096, 24576][..]), ("hot", &[64, 512, 2048, 6144][..])] {
-        for kb in sizes {
-            let rows = ((kb << 10) / per_row).next_multiple_of(TILE_ROWS as u64) as usize;
-            let size = rows as u64 * per_row;
-            let depth = (MOST_BYTES / 2 / size).clamp(3, 12) as usize;
-            let mut chain = Chain::new(1, 1, 1);
-            if how == "cold" {
-                chain.flush()?;
-            }
-            let x = chain.input(STREAM_K)?;
-            for _ in 0..depth {
-                let w = chain.weight(rows, STREAM_K, format);
-                chain.push(Matmul::plain(), &[x, w])?;
-            }
-            chain.is_shared = how == "hot";
-            let name = format!("stream.{}.{how}", format.name());
-            let mut probe = probe(name, size as f64, Unit::Dispatch, "matmul", chain);
-            probe.cold = how == "cold";
-            all.push(probe);
+    for kb in [64, 256, 1024, 4096, 16384] {
+        for kind in [Stream::Single, Stream::Pair, Stream::Long] {
+            all.push(stream(format, kind, kb, true)?);
         }
+    }
+    for kb in [64, 512, 2048, 6144] {
+        all.push(stream(format, Stream::Single, kb, false)?);
     }
     let rows = 1024;
     for n in [2, 4, 8, 16, 64, 256] {
