@@ -34,6 +34,7 @@ def write(path: pathlib.Path, shape: Shape, weights: dict, tokenizer: Tokenizer)
     w.add_name("onetrip tiny")
     w.add_description("A small llama that writes in the manner of Jane Austen. " + LICENCE_NOTE + ".")
     w.add_license("MIT OR Apache-2.0")
+    w.add_float32("general.sampling.temp", 0.8)  # greedy text of a model this small goes round in circles
     w.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
     w.add_quantization_version(gguf.GGML_QUANT_VERSION)
     w.add_block_count(shape.layers)

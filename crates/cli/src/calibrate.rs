@@ -25,7 +25,7 @@ use onetrip_engine::scheduler::PAGE_LEN;
 use serde_json::json;
 
 use crate::fail::Fail;
-use crate::options::at_least_one;
+use crate::options::{at_least_one, threads};
 use crate::output::{Out, note, seconds, stderr_is_terminal, table};
 use crate::stats::Spread;
 use crate::{load, machine};
@@ -40,10 +40,10 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Measure with 1, 2, 4, … up to this many threads [default: all processors]
-    #[arg(long, value_parser = at_least_one, value_name = "N")]
+    #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     threads: Option<usize>,
     /// Measured runs of each point, at least 5; one more comes before them to warm up
-    #[arg(long, default_value = "5", value_name = "N")]
+    #[arg(long, default_value = "5", value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
     repeat: usize,
     /// Formats to measure, separated by commas [default: all]
     #[arg(long, value_delimiter = ',', value_parser = format, value_name = "TYPES")]

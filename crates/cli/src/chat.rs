@@ -1,10 +1,12 @@
 //! `onetrip chat`: a conversation. What was said before stays in the cache, so only what is new runs.
 
-use std::io::{BufRead, IsTerminal};
+use std::io::{BufRead, IsTerminal, Read};
 
 use clap::Args;
+use onetrip_core::batch::SampleParams;
 use onetrip_engine::chat::{ChatTemplate, Message};
 use onetrip_engine::generate::{Generated, Limits, Stopped, generate};
+use onetrip_engine::sampling::recommended;
 use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::Tokenizer;
 use rustyline::DefaultEditor;
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::fail::Fail;
 use crate::interrupt::Producing;
-use crate::options::{ModelArgs, SampleArgs, at_least_one};
+use crate::options::{ModelArgs, SampleArgs, at_least_one, new_tokens, utf8};
 use crate::output::{Out, note};
 use crate::run::{Stream, summary, tick_ledger, timings};
 use crate::{load, prompt};
@@ -30,18 +32,18 @@ pub struct ChatArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// System message
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_parser = utf8(), value_name = "TEXT")]
     system: Option<String>,
-    /// New tokens of an answer at most
-    #[arg(short, default_value = "1024", value_name = "N")]
+    /// New tokens of an answer at most. -1: until the model ends, or the context is full
+    #[arg(short, default_value = "1024", value_parser = new_tokens, allow_negative_numbers = true, value_name = "N")]
     n: usize,
     #[command(flatten)]
     sample: SampleArgs,
     /// End an answer before this text (may be given several times)
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_parser = utf8(), value_name = "TEXT")]
     stop: Vec<String>,
     /// Positions there is room for [default: 4096, less where the model has less]
-    #[arg(long, value_parser = at_least_one, value_name = "L")]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
     context: Option<usize>,
 }
 
@@ -86,9 +88,12 @@ impl Lines {
             },
             Lines::Pipe(read) => {
                 let mut bytes = vec![];
-                let n = std::io::stdin().lock().read_until(b'\n', &mut bytes);
-                let n = n.map_err(|e| Fail::Input(format!("cannot read stdin: {e}")))?;
-                let line = prompt::utf8(&format!("stdin, from byte {read} on"), bytes)?;
+                let n = std::io::stdin().lock().take(prompt::MOST_STDIN as u64 + 1).read_until(b'\n', &mut bytes);
+                let n = n.map_err(|e| Fail::Input(format!("cannot read stdin: {e}; give the turns in a file")))?;
+                if n > prompt::MOST_STDIN {
+                    return Err(prompt::too_long());
+                }
+                let line = prompt::utf8("stdin", bytes, *read)?;
                 *read += n;
                 Ok(if n == 0 { Line::End } else { Line::Text(line) })
             }
@@ -106,6 +111,7 @@ struct Chat<'a> {
     tokenizer: Tokenizer,
     template: ChatTemplate,
     args: &'a ChatArgs,
+    sample: SampleParams,
     seq: usize,
     messages: Vec<Message>,
     turns: Vec<Value>,
@@ -113,15 +119,16 @@ struct Chat<'a> {
 
 /// Runs the command.
 pub fn main(args: ChatArgs, out: &Out) -> Result<(), Fail> {
-    let file = load::file(args.model.file.name())?;
+    let file = load::file(args.model.file.path())?;
     let tokenizer = load::tokenizer(&file)?;
-    let template = prompt::template(&tokenizer, args.model.file.name())?;
+    let template = prompt::template(&tokenizer, &args.model.file.name())?;
     let model = load::model(file, &args.model)?;
     let context = prompt::context(args.context, &model.config, 0);
     let mut engine = load::engine(model, &args.model, context, 1)?;
-    let seq = engine.scheduler().add(args.sample.params(0));
+    let sample = args.sample.params(&recommended(&engine.model().file), 0);
+    let seq = engine.scheduler().add(sample.clone());
     let seq = seq.ok_or_else(|| Fail::Work("there is no room for a sequence".into()))?;
-    let mut chat = Chat { engine, tokenizer, template, args: &args, seq, messages: vec![], turns: vec![] };
+    let mut chat = Chat { engine, tokenizer, template, args: &args, sample, seq, messages: vec![], turns: vec![] };
     chat.reset(args.system.clone());
     let mut lines = Lines::new(out)?;
     if lines.is_interactive() {
@@ -158,7 +165,8 @@ impl Chat<'_> {
     /// A question and its answer.
     fn turn(&mut self, text: &str, out: &Out, is_interactive: bool) -> Result<(), Fail> {
         self.messages.push(Message::new("user", text));
-        let tokens = match prompt::conversation(&self.template, &self.tokenizer, &self.messages) {
+        let template = (&self.template, &*self.args.model.file.name());
+        let tokens = match prompt::conversation(template, &self.tokenizer, &self.messages) {
             Ok(tokens) => tokens,
             // A person can say something else; a pipe cannot.
             Err(Fail::Input(what)) if is_interactive => {
@@ -188,7 +196,7 @@ impl Chat<'_> {
             Some(&self.tokenizer),
             self.seq,
             &tokens,
-            self.args.sample.params(0),
+            self.sample.clone(),
             &limits,
             producing.asked(),
             &mut |token, text| stream.push(token, text, producing.asked()),

@@ -1,16 +1,19 @@
 //! `onetrip count`: the ledger of a plan, and gates that keep its counts from creeping up.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
+use onetrip_core::formats::DType;
+use onetrip_core::fuse::Fuse;
+use onetrip_core::ops::Compute;
 use onetrip_core::plan::Ledger;
 use onetrip_engine::switch;
 use serde_json::{Map, Value, json};
 
 use crate::fail::Fail;
 use crate::load;
-use crate::options::{ModelArgs, Phase, PlanArgs};
-use crate::output::{Out, ledger_text};
+use crate::options::{self, ModelArgs, Phase, PlanArgs, path};
+use crate::output::{Out, ledger_text, note};
 use crate::plans::Step;
 
 /// Flags of `count`.
@@ -20,13 +23,13 @@ pub struct CountArgs {
     model: ModelArgs,
     #[command(flatten)]
     plan: PlanArgs,
-    /// Exit with 1 and name the row when a count is above the one in FILE. Model and step are FILE's where no flag says
-    /// otherwise
-    #[arg(long, value_name = "FILE")]
-    gate: Option<String>,
+    /// Exit with 1 and name the row when a count is above the one in FILE. Model, step, device, precision and rules are
+    /// FILE's where no flag says otherwise
+    #[arg(long, value_parser = path(), value_name = "FILE")]
+    gate: Option<PathBuf>,
     /// Write the counts to FILE, for --gate. Rows that are taken out of it are not checked
-    #[arg(long, value_name = "FILE", conflicts_with = "gate")]
-    write_gate: Option<String>,
+    #[arg(long, value_parser = path(), value_name = "FILE", conflicts_with = "gate")]
+    write_gate: Option<PathBuf>,
 }
 
 /// What a gate file holds.
@@ -38,27 +41,35 @@ struct Gate {
 /// Runs the command. No weight is loaded.
 pub fn main(mut args: CountArgs, out: &Out) -> Result<(), Fail> {
     let gate = args.gate.as_deref().map(Gate::read).transpose()?;
+    let is_named = args.model.file.model.is_some();
     if let Some(gate) = &gate {
         gate.complete(&mut args.model, &mut args.plan)?;
     }
     let step = Step::new(&args.plan)?;
-    let mut model = load::model(load::file_or_shape(args.model.file.name())?, &args.model)?;
+    let file = load::file_or_shape(args.model.file.path()).map_err(|fail| match (fail, &gate) {
+        (Fail::Input(what), Some(gate)) if !is_named && gate.content.contains_key("model") => {
+            Fail::Input(format!("the gate {} names its model: {what}, or give --model", gate.file))
+        }
+        (fail, _) => fail,
+    })?;
+    let mut model = load::model(file, &args.model)?;
+    step.note();
     let ledger = model.plan(step.key())?.ledger(step.bind());
     if let Some(file) = &args.write_gate {
-        let mut text =
-            serde_json::to_string_pretty(&content(args.model.file.name(), step, &ledger)).unwrap_or_default();
+        let mut text = serde_json::to_string_pretty(&content(&args.model, step, &ledger)?).unwrap_or_default();
         text.push('\n');
-        std::fs::write(file, text).map_err(|e| Fail::Input(format!("cannot write {file}: {e}")))?;
+        let (name, hint) = (file.to_string_lossy(), "name a file in a folder that you may write to");
+        std::fs::write(file, text).map_err(|e| Fail::Input(format!("cannot write the gate {name}: {e}; {hint}")))?;
     }
     let above = gate.as_ref().map(|g| g.above(&ledger)).transpose()?;
     if out.json {
-        let mut all = json!({ "model": args.model.file.name(), "device": args.model.device, "step": step.json(), "ledger": ledger });
+        let mut all = json!({ "model": args.model.file.name(), "device": args.model.device(), "step": step.json(), "ledger": ledger });
         if let Some(above) = &above {
             all["gate"] = json!({ "passed": above.is_empty(), "above": above });
         }
         out.object(&all)?;
     } else {
-        out.line(&format!("{}: {}, device {}", args.model.file.name(), step.title(), args.model.device))?;
+        out.line(&format!("{}: {}, device {}", args.model.file.name(), step.title(), args.model.device()))?;
         out.text(&ledger_text(&ledger))?;
     }
     match (gate, above) {
@@ -87,29 +98,92 @@ fn counts(l: &Ledger) -> [(&'static str, u64); 10] {
     ]
 }
 
-fn content(model: &str, step: Step, ledger: &Ledger) -> Value {
+/// Keys that say what is counted.
+const SETTING: [&str; 10] =
+    ["model", "phase", "batch", "context", "prompt", "device", "weights", "compute", "cache", "fuse"];
+const BY_OP: &str = "dispatches_by_op";
+
+fn content(args: &ModelArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail> {
     // Models below the folder of fetched models are named from there, so that the file serves on every machine.
-    let below = switch::models_dir().and_then(|dir| Path::new(model).strip_prefix(dir).ok().map(Path::to_path_buf));
-    let model = below.map_or(model.to_string(), |path| path.to_string_lossy().into_owned());
+    let path = args.file.path();
+    let below = switch::models_dir().and_then(|dir| path.strip_prefix(dir).ok().map(Path::to_path_buf));
+    let path = below.unwrap_or(path.to_path_buf());
+    let Some(model) = path.to_str() else {
+        let name = path.to_string_lossy();
+        return Err(Fail::Input(format!("{name}: a gate cannot name a model whose path is not UTF-8: rename it")));
+    };
     let mut all = json!({ "model": model, "phase": step.phase.name(), "batch": step.batch, "context": step.context });
     if step.phase == Phase::Prefill {
         all["prompt"] = step.prompt.into();
     }
+    // What is not the default.
+    if args.device() != "cpu" {
+        all["device"] = args.device().into();
+    }
+    if let Some(dtype) = args.weights() {
+        all["weights"] = dtype.name().into();
+    }
+    if args.compute() != Compute::Int8 {
+        all["compute"] = options::compute_name(args.compute()).into();
+    }
+    if args.cache() != DType::F16 {
+        all["cache"] = args.cache().name().into();
+    }
+    if args.fuse() != Fuse::All {
+        all["fuse"] = options::fuse_name(&args.fuse()).into();
+    }
     for (name, n) in counts(ledger) {
         all[name] = n.into();
     }
-    all["dispatches_by_op"] = json!(ledger.dispatches_by_op);
-    all
+    all[BY_OP] = json!(ledger.dispatches_by_op);
+    Ok(all)
 }
 
 impl Gate {
-    fn read(file: &str) -> Result<Gate, Fail> {
-        let text =
-            std::fs::read_to_string(file).map_err(|e| Fail::Input(format!("cannot read the gate {file}: {e}")))?;
+    fn read(path: &Path) -> Result<Gate, Fail> {
+        let file = path.to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|e| {
+            Fail::Input(format!("cannot read the gate {file}: {e}; check the path, or write one with --write-gate"))
+        })?;
         let content = serde_json::from_str(&text);
-        let content =
-            content.map_err(|e| Fail::Input(format!("{file}: {e}; write the gate again with --write-gate")))?;
-        Ok(Gate { file: file.into(), content })
+        let content = content.map_err(|e| {
+            Fail::Input(format!("{file}: not the JSON object of a gate: {e}; write the gate again with --write-gate"))
+        })?;
+        let gate = Gate { file, content };
+        gate.check()?;
+        Ok(gate)
+    }
+
+    /// Every key is known, every row is a count, and there is a row: a gate with a misspelt row would hold nothing.
+    fn check(&self) -> Result<(), Fail> {
+        let rows: Vec<&str> = counts(&Ledger::default()).iter().map(|(name, _)| *name).collect();
+        let is_known = |key: &str| key == BY_OP || SETTING.contains(&key) || rows.contains(&key);
+        if let Some(key) = self.content.keys().find(|key| !is_known(key)) {
+            let rows = rows.join(", ");
+            let what = format!("{}: `{key}` is no key of a gate; rows are {rows}, {BY_OP}; correct it", self.file);
+            return Err(Fail::Input(what));
+        }
+        let mut found = 0;
+        for row in &rows {
+            found += usize::from(self.number(row)?.is_some());
+        }
+        if found == 0 {
+            let rows = rows.join(", ");
+            return Err(Fail::Input(format!("{}: no row to check; give one of {rows}", self.file)));
+        }
+        match self.content.get(BY_OP) {
+            None => Ok(()),
+            Some(Value::Object(ops)) if ops.values().all(Value::is_u64) => Ok(()),
+            Some(_) => Err(self.wrong(BY_OP, "an object of whole numbers by op")),
+        }
+    }
+
+    /// A setting as its flag reads it.
+    fn setting<T>(&self, key: &str, read: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, Fail> {
+        let Some(value) = self.content.get(key) else { return Ok(None) };
+        let text = value.as_str().ok_or_else(|| self.wrong(key, "text"))?;
+        read(text).map(Some).map_err(|e| Fail::Input(format!("{}: `{key}` is `{text}`: {e}", self.file)))
     }
 
     fn wrong(&self, key: &str, want: &str) -> Fail {
@@ -128,11 +202,26 @@ impl Gate {
 
     /// Fills in what no flag says.
     fn complete(&self, model: &mut ModelArgs, plan: &mut PlanArgs) -> Result<(), Fail> {
-        if let (None, Some(name)) = (&model.file.model, self.content.get("model")) {
+        if let Some(name) = self.content.get("model") {
             let name = name.as_str().ok_or_else(|| self.wrong("model", "a name"))?;
-            let fetched = switch::models_dir().map(|dir| dir.join(name)).filter(|path| path.exists());
-            model.file.model = Some(fetched.map_or(name.to_string(), |path| path.to_string_lossy().into_owned()));
+            match &model.file.model {
+                // A model below another folder is the same one.
+                Some(given) if given.ends_with(name) => {}
+                Some(given) => {
+                    let given = given.to_string_lossy();
+                    note(&format!("note: the gate {} was written for the model {name}, not for {given}", self.file));
+                }
+                None => {
+                    let fetched = switch::models_dir().map(|dir| dir.join(name)).filter(|path| path.exists());
+                    model.file.model = Some(fetched.unwrap_or(name.into()));
+                }
+            }
         }
+        model.device = model.device.take().or(self.setting("device", options::device)?);
+        model.weights = model.weights.or(self.setting("weights", options::weights)?);
+        model.compute = model.compute.or(self.setting("compute", options::compute)?);
+        model.cache = model.cache.or(self.setting("cache", options::cache)?);
+        model.fuse = model.fuse.take().or(self.setting("fuse", options::fuse)?);
         if let (None, Some(phase)) = (plan.phase, self.content.get("phase")) {
             plan.phase = match phase.as_str() {
                 Some("decode") => Some(Phase::Decode),

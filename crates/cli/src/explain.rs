@@ -46,11 +46,12 @@ pub struct ExplainArgs {
 /// Runs the command. No weight is loaded.
 pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let step = Step::new(&args.plan)?;
-    let (name, device) = (args.model.file.name(), &args.model.device);
-    let mut model = load::model(load::file_or_shape(name)?, &args.model)?;
+    let (name, device) = (args.model.file.name(), args.model.device());
+    let mut model = load::model(load::file_or_shape(args.model.file.path())?, &args.model)?;
+    step.note();
     let hardware = Hardware::of(&args.hardware, &args.model)?;
     let pricer = hardware.pricer(&args.model);
-    let plan = model.plan_with(step.key(), &args.model.fuse, args.assume)?;
+    let plan = model.plan_with(step.key(), &args.model.fuse(), args.assume)?;
     let has_gaps = plan.gaps().next().is_some();
     // Where kernels are missing there is a prediction only if they are assumed.
     let pricer = pricer.as_ref().filter(|_| args.assume || !has_gaps);

@@ -4,12 +4,11 @@ use std::process::ExitCode;
 
 use clap::error::ErrorKind;
 use onetrip_core::device::DeviceError;
-use onetrip_engine::chat::ChatError;
 use onetrip_engine::files::FileError;
 use onetrip_engine::model::ModelError;
 use onetrip_engine::step::StepError;
 
-use crate::output::note;
+use crate::output::{escaped, note};
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -18,6 +17,8 @@ pub enum Fail {
     Input(String),
     /// The work itself failed, or a check did not hold: exit code 1.
     Work(String),
+    /// A usage error that was shown already: exit code 2.
+    Shown,
     /// Whoever read the output went away: no words, and the exit code of a program that SIGPIPE ended.
     Pipe,
     /// Ctrl-C: exit code 130.
@@ -29,16 +30,21 @@ impl Fail {
     pub fn report(self) -> ExitCode {
         let code = match &self {
             Fail::Work(_) => 1,
-            Fail::Input(_) => 2,
+            Fail::Input(_) | Fail::Shown => 2,
             Fail::Interrupted => 130,
             Fail::Pipe => 141,
         };
         if let Fail::Input(what) | Fail::Work(what) = self {
-            // One line, whatever a library wrote.
-            note(&format!("onetrip: {}", what.split_whitespace().collect::<Vec<_>>().join(" ")));
+            note(&format!("onetrip: {}", one_line(&what)));
         }
         ExitCode::from(code)
     }
+}
+
+/// One line, whatever a library wrote or a file is called; spaces in a name stay as they are.
+fn one_line(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    escaped(&lines.join(" "))
 }
 
 /// What clap has to say: help and version as they are, errors on one line.
@@ -47,7 +53,12 @@ pub fn usage(error: &clap::Error) -> Result<(), Fail> {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().map_err(Fail::from),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             note(error.to_string().trim_end());
-            Err(Fail::Input("give a command, such as `onetrip run \"It is a truth\"`".into()))
+            Err(Fail::Shown)
+        }
+        ErrorKind::InvalidUtf8 => {
+            let wrong = std::env::args_os().enumerate().skip(1).find(|(_, arg)| arg.to_str().is_none());
+            let which = wrong.map_or(String::new(), |(n, arg)| format!(" {n} (`{}`)", arg.to_string_lossy()));
+            Err(Fail::Input(format!("argument{which} is not UTF-8: convert it first")))
         }
         _ => {
             let text = error.to_string();
@@ -82,12 +93,6 @@ impl From<ModelError> for Fail {
     }
 }
 
-impl From<ChatError> for Fail {
-    fn from(error: ChatError) -> Fail {
-        Fail::Input(error.to_string())
-    }
-}
-
 impl From<DeviceError> for Fail {
     fn from(error: DeviceError) -> Fail {
         match error {
@@ -101,7 +106,19 @@ impl From<StepError> for Fail {
     fn from(error: StepError) -> Fail {
         match error {
             StepError::Device(error) => error.into(),
+            StepError::Logits(_) => Fail::Work(error.to_string()),
             other => Fail::Input(other.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_line_and_spaces_in_a_name_stay() {
+        assert_eq!(one_line("a  b.gguf: bad\n  at line 3\n"), "a  b.gguf: bad at line 3");
+        assert_eq!(one_line("x\u{1b}[31m"), "x\\u{1b}[31m");
     }
 }

@@ -1,18 +1,21 @@
 //! `onetrip inspect`: what a model file holds.
 
+use std::path::PathBuf;
+
 use clap::Args;
 use onetrip_core::plan::human;
 
 use crate::fail::Fail;
 use crate::load;
+use crate::options::path;
 use crate::output::{Out, escaped, table};
 
 /// Flags of `inspect`.
 #[derive(Args)]
 pub struct InspectArgs {
     /// A .gguf file (any part of a split one), a .safetensors file, a Hugging Face folder, or `tiny`
-    #[arg(value_name = "FILE")]
-    file: String,
+    #[arg(value_name = "FILE", value_parser = path())]
+    file: PathBuf,
 }
 
 /// Runs the command.

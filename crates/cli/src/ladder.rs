@@ -8,6 +8,7 @@ use onetrip_engine::model::Model;
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
+use crate::options;
 use crate::output::{Out, table};
 use crate::plans::Step;
 
@@ -23,7 +24,7 @@ pub enum WhatIf {
 impl WhatIf {
     /// `merge:17,18`, or rules as `--fuse` takes them.
     pub fn parse(text: &str) -> Result<WhatIf, String> {
-        let Some(pair) = text.strip_prefix("merge:") else { return Fuse::parse(text).map(WhatIf::Rules) };
+        let Some(pair) = text.strip_prefix("merge:") else { return options::fuse(text).map(WhatIf::Rules) };
         let row = |text: &str| text.trim().parse::<usize>().ok();
         match pair.split_once(',').map(|(a, b)| (row(a), row(b))) {
             Some((Some(a), Some(b))) => Ok(WhatIf::Merge(a, b)),

@@ -8,12 +8,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use onetrip_core::ops::Target;
 use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
+use onetrip_engine::config::ConfigError;
 use onetrip_engine::files::{Kind, ModelFile};
-use onetrip_engine::model::{Model, ModelOptions};
+use onetrip_engine::model::{Model, ModelError, ModelOptions};
 use onetrip_engine::shape;
 use onetrip_engine::step::Engine;
 use onetrip_engine::switch;
-use onetrip_engine::tokenizer::Tokenizer;
+use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
 
 use crate::fail::Fail;
 use crate::machine;
@@ -31,15 +32,16 @@ static TINY: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../assets/tiny.ggu
 const PATIENCE: Duration = Duration::from_millis(300);
 
 /// Opens `tiny`, a file, a folder, or a shape: what can be planned.
-pub fn file_or_shape(name: &str) -> Result<ModelFile, Fail> {
-    match name.starts_with(shape::PREFIX) {
-        true => shape::open(name).map_err(|e| Fail::Input(e.to_string())),
-        false => file(name),
+pub fn file_or_shape(path: &Path) -> Result<ModelFile, Fail> {
+    match path.to_str().filter(|name| name.starts_with(shape::PREFIX)) {
+        Some(name) => shape::open(name).map_err(|e| Fail::Input(e.to_string())),
+        None => file(path),
     }
 }
 
 /// Opens `tiny`, a file or a folder: what can be run.
-pub fn file(name: &str) -> Result<ModelFile, Fail> {
+pub fn file(path: &Path) -> Result<ModelFile, Fail> {
+    let name = &*path.to_string_lossy();
     if name.starts_with(shape::PREFIX) {
         let what =
             format!("{name} is a shape without weights: `explain` and `count` take it; to run, give a model file");
@@ -48,7 +50,6 @@ pub fn file(name: &str) -> Result<ModelFile, Fail> {
     if name == "tiny" {
         return Ok(ModelFile::from_bytes(&TINY.0)?);
     }
-    let path = Path::new(name);
     if !path.exists() && path.components().count() == 1 && path.extension().is_none() {
         let what =
             format!("no model `{name}`: --model takes `tiny`, the path of a .gguf file, or a Hugging Face folder");
@@ -61,46 +62,56 @@ pub fn file(name: &str) -> Result<ModelFile, Fail> {
 pub fn isa() -> Result<Isa, Fail> {
     match switch::get("ONETRIP_ISA") {
         None => Ok(Isa::detect()),
-        Some(name) => isa_named(&name).map_err(|e| Fail::Input(format!("ONETRIP_ISA={e}"))),
+        Some(name) => isa_named(&name).map_err(|e| Fail::Input(format!("ONETRIP_ISA={name}: {e}"))),
     }
 }
 
 /// An instruction set of this processor by its name.
 pub fn isa_named(name: &str) -> Result<Isa, String> {
     let isa = Isa::available().iter().copied().find(|isa| isa.name() == name);
-    isa.ok_or_else(|| format!("{name}: this processor has {}", machine::isas().join(", ")))
+    let all = machine::isas().join(", ");
+    isa.ok_or_else(|| format!("this processor has no such instruction set; give one of {all}"))
 }
 
 /// A model with its plans; no weight is loaded.
 pub fn model(file: ModelFile, args: &ModelArgs) -> Result<Model, Fail> {
     let options = ModelOptions {
-        cache: args.cache,
-        weights: args.weights.0,
-        compute: args.compute,
-        fuse: args.fuse.clone(),
-        target: match args.device.as_str() {
+        cache: args.cache(),
+        weights: args.weights(),
+        compute: args.compute(),
+        fuse: args.fuse(),
+        target: match args.device() {
             "cuda" => Target::Cuda,
             "gpu" => Target::Wgsl,
             _ => Target::Cpu(isa()?),
         },
-        device: args.device.clone(),
+        device: args.device().to_string(),
     };
     Ok(Model::new(file, options)?)
 }
+
+/// What serves where there is no tokenizer.
+pub const IDS_INSTEAD: &str = "give token ids with `onetrip run --tokens IDS`";
 
 /// The tokenizer of a model file.
 pub fn tokenizer(file: &ModelFile) -> Result<Tokenizer, Fail> {
     let built = match file.kind() {
         Kind::Gguf => Tokenizer::from_gguf(file.metadata()),
-        _ => match file.tokenizer_json_path() {
+        // It has no configuration either, and that is what its user has to know first.
+        Kind::Safetensors => return Err(ModelError::from(ConfigError::Bare { file: file.name().into() }).into()),
+        Kind::HuggingFace => match file.tokenizer_json_path() {
             Some(path) => Tokenizer::from_json_file(path),
             None => {
-                let what = format!("{}: there is no tokenizer.json; add it, or give ids with --tokens", file.name());
+                let what = format!("{}: there is no tokenizer.json; add it, or {IDS_INSTEAD}", file.name());
                 return Err(Fail::Input(what));
             }
         },
     };
-    built.map_err(|e| Fail::Input(format!("{}: {e}", file.name())))
+    built.map_err(|e| match e {
+        // It names its file, which is in the folder.
+        TokenizerError::File { .. } => Fail::Input(format!("{e}; fetch the file again, or {IDS_INSTEAD}")),
+        _ => Fail::Input(format!("{}: {e}; convert the model again, or {IDS_INSTEAD}", file.name())),
+    })
 }
 
 /// Threads of the CPU device.
@@ -110,9 +121,9 @@ pub fn threads(args: &ModelArgs) -> usize {
 
 /// Loads a model's weights and makes caches for `sequences` texts of at most `context` tokens.
 pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
-    if args.device != "cpu" {
+    if args.device() != "cpu" {
         let what =
-            format!("the device {} is not in this build: `explain` and `count` plan for it, cpu runs", args.device);
+            format!("the device {} is not in this build: `explain` and `count` plan for it, cpu runs", args.device());
         return Err(Fail::Input(what));
     }
     let threads = threads(args);

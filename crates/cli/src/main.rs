@@ -94,6 +94,7 @@ fn dispatch(command: Command, out: &Out) -> Result<(), Fail> {
 }
 
 fn main() -> ExitCode {
+    interrupt::install();
     let done = match Cli::try_parse() {
         Ok(cli) => dispatch(cli.command, &Out::new(cli.json)),
         Err(error) => fail::usage(&error),

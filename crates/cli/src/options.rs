@@ -1,7 +1,11 @@
 //! Flags that several commands share, as groups: a name means the same everywhere.
 
+use std::borrow::Cow;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use onetrip_core::batch::SampleParams;
 use onetrip_core::formats::DType;
@@ -13,14 +17,19 @@ use onetrip_core::ops::Compute;
 pub struct FileArgs {
     /// `tiny` (part of this program), a .gguf file, or a Hugging Face folder with config.json, tokenizer.json and
     /// *.safetensors [default: tiny]
-    #[arg(long, short, value_name = "MODEL")]
-    pub model: Option<String>,
+    #[arg(long, short, value_parser = path(), value_name = "MODEL")]
+    pub model: Option<PathBuf>,
 }
 
 impl FileArgs {
     /// The model that was asked for.
-    pub fn name(&self) -> &str {
-        self.model.as_deref().unwrap_or("tiny")
+    pub fn path(&self) -> &Path {
+        self.model.as_deref().unwrap_or(Path::new("tiny"))
+    }
+
+    /// Its name in what is printed.
+    pub fn name(&self) -> Cow<'_, str> {
+        self.path().to_string_lossy()
     }
 }
 
@@ -29,24 +38,52 @@ impl FileArgs {
 pub struct ModelArgs {
     #[command(flatten)]
     pub file: FileArgs,
-    /// Device of the plan: `cpu` runs here; `cuda` and `gpu` (wgpu) can be explained and counted
-    #[arg(long, default_value = "cpu", value_parser = device, value_name = "NAME")]
-    pub device: String,
+    /// Device of the plan: `cpu` runs here; `cuda` and `gpu` (wgpu) can be explained and counted [default: cpu]
+    #[arg(long, value_parser = device, value_name = "NAME")]
+    pub device: Option<String>,
     /// Threads of the CPU device [default: all processors]
-    #[arg(long, value_parser = at_least_one, value_name = "N")]
+    #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
-    /// Type that matrices are converted to at load: `stored` (none), q8_0, q4_0, f16, f32, …
-    #[arg(long, default_value = "stored", value_parser = weights, value_name = "TYPE")]
-    pub weights: Weights,
-    /// Precision of activations: f32, or int8 (blocks of 32, where they meet quantized weights)
-    #[arg(long, default_value = "int8", value_parser = compute, value_name = "TYPE")]
-    pub compute: Compute,
-    /// Type of the key/value cache: f16, f32 or q8_0
-    #[arg(long, default_value = "f16", value_parser = cache, value_name = "TYPE")]
-    pub cache: DType,
-    /// Rules of fusion: `all`, `none`, or names separated by commas
-    #[arg(long, default_value = "all", value_parser = Fuse::parse, value_name = "RULES")]
-    pub fuse: Fuse,
+    /// Type that matrices are converted to at load: `stored` (none), q8_0, q4_0, f16, f32, … [default: stored]
+    #[arg(long, value_parser = weights, value_name = "TYPE")]
+    pub weights: Option<Weights>,
+    /// Precision of activations: f32, or int8 (blocks of 32, where they meet quantized weights) [default: int8]
+    #[arg(long, value_parser = compute, value_name = "TYPE")]
+    pub compute: Option<Compute>,
+    /// Type of the key/value cache: f16, f32 or q8_0 [default: f16]
+    #[arg(long, value_parser = cache, value_name = "TYPE")]
+    pub cache: Option<DType>,
+    /// Rules of fusion: `all`, `none`, or names separated by commas [default: all]
+    #[arg(long, value_parser = fuse, value_name = "RULES")]
+    pub fuse: Option<Fuse>,
+}
+
+// Flags are options, not defaults, so that a gate file can say what no flag does.
+impl ModelArgs {
+    /// `--device`.
+    pub fn device(&self) -> &str {
+        self.device.as_deref().unwrap_or("cpu")
+    }
+
+    /// `--weights`: the type to convert to, if any.
+    pub fn weights(&self) -> Option<DType> {
+        self.weights.and_then(|w| w.0)
+    }
+
+    /// `--compute`.
+    pub fn compute(&self) -> Compute {
+        self.compute.unwrap_or(Compute::Int8)
+    }
+
+    /// `--cache`.
+    pub fn cache(&self) -> DType {
+        self.cache.unwrap_or(DType::F16)
+    }
+
+    /// `--fuse`.
+    pub fn fuse(&self) -> Fuse {
+        self.fuse.clone().unwrap_or(Fuse::All)
+    }
 }
 
 /// `--weights`.
@@ -56,35 +93,35 @@ pub struct Weights(pub Option<DType>);
 /// How the next token is chosen.
 #[derive(Args, Clone, Debug)]
 pub struct SampleArgs {
-    /// Randomness: 0 takes the best token every time (greedy), 0.8 is lively
-    #[arg(long, default_value = "0", value_parser = temperature, allow_negative_numbers = true, value_name = "X")]
-    pub temperature: f32,
-    /// Choose among the K best tokens; 0 for all
-    #[arg(long, default_value = "0", value_name = "K")]
-    pub top_k: u32,
-    /// Choose among the best tokens that together have probability P
-    #[arg(long, default_value = "1", value_parser = top_p, allow_negative_numbers = true, value_name = "P")]
-    pub top_p: f32,
-    /// Leave out tokens less likely than P times the best one
-    #[arg(long, default_value = "0", value_parser = min_p, allow_negative_numbers = true, value_name = "P")]
-    pub min_p: f32,
-    /// Make the last 64 tokens less likely to come again; 1 changes nothing
-    #[arg(long, default_value = "1", value_parser = repeat_penalty, allow_negative_numbers = true, value_name = "X")]
-    pub repeat_penalty: f32,
+    /// Randomness: 0 takes the best token every time (greedy), 0.8 is lively; default: the model's advice, else 0
+    #[arg(long, value_parser = temperature, allow_negative_numbers = true, value_name = "X")]
+    pub temperature: Option<f32>,
+    /// Choose among the K best tokens; 0 for all; default: the model's advice, else 0
+    #[arg(long, value_parser = whole_u32, allow_negative_numbers = true, value_name = "K")]
+    pub top_k: Option<u32>,
+    /// Choose among the best tokens that together have probability P; default: the model's advice, else 1
+    #[arg(long, value_parser = top_p, allow_negative_numbers = true, value_name = "P")]
+    pub top_p: Option<f32>,
+    /// Leave out tokens less likely than P times the best one; default: the model's advice, else 0
+    #[arg(long, value_parser = min_p, allow_negative_numbers = true, value_name = "P")]
+    pub min_p: Option<f32>,
+    /// Make the last 64 tokens less likely to come again, 1 changes nothing; default: the model's advice, else 1
+    #[arg(long, value_parser = repeat_penalty, allow_negative_numbers = true, value_name = "X")]
+    pub repeat_penalty: Option<f32>,
     /// Seed of the random numbers: the same seed gives the same text
-    #[arg(long, default_value = "0", value_name = "N")]
+    #[arg(long, default_value = "0", value_parser = whole, allow_negative_numbers = true, value_name = "N")]
     pub seed: u64,
 }
 
 impl SampleArgs {
-    /// The engine's form, with the number of best tokens to report.
-    pub fn params(&self, top: u32) -> SampleParams {
+    /// The engine's form: what was given, else what the model recommends, with the number of best tokens to report.
+    pub fn params(&self, advice: &SampleParams, top: u32) -> SampleParams {
         SampleParams {
-            temperature: self.temperature,
-            top_k: self.top_k,
-            top_p: self.top_p,
-            min_p: self.min_p,
-            repeat_penalty: self.repeat_penalty,
+            temperature: self.temperature.unwrap_or(advice.temperature),
+            top_k: self.top_k.unwrap_or(advice.top_k),
+            top_p: self.top_p.unwrap_or(advice.top_p),
+            min_p: self.min_p.unwrap_or(advice.min_p),
+            repeat_penalty: self.repeat_penalty.unwrap_or(advice.repeat_penalty),
             seed: self.seed,
             top,
         }
@@ -117,13 +154,13 @@ pub struct PlanArgs {
     #[arg(long, value_enum, hide_possible_values = true, value_name = "decode|prefill")]
     pub phase: Option<Phase>,
     /// Tokens of each sequence in a prefill step [default: 512]
-    #[arg(long, value_parser = at_least_one, value_name = "T")]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "T")]
     pub prompt: Option<usize>,
     /// Positions of each sequence after the step [default: 256 for decode, T for prefill]
-    #[arg(long, value_parser = at_least_one, value_name = "L")]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
     pub context: Option<usize>,
     /// Sequences [default: 1]
-    #[arg(long, value_parser = at_least_one, value_name = "S")]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "S")]
     pub batch: Option<usize>,
 }
 
@@ -155,15 +192,116 @@ impl FromStr for Ids {
     }
 }
 
-/// A whole number of at least 1 (and not so large that sizes made of it overflow).
-pub fn at_least_one(text: &str) -> Result<usize, String> {
+/// The largest number of tokens, positions or sequences: sizes made of it do not overflow.
+pub const MOST: usize = 1 << 27;
+/// The largest number of threads.
+const MOST_THREADS: usize = 1024;
+
+fn between(text: &str, low: usize, high: usize) -> Result<usize, String> {
+    let is_large = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     match text.parse::<usize>() {
-        Ok(n) if (1..=1 << 27).contains(&n) => Ok(n),
-        _ => Err("give a whole number of at least 1".into()),
+        Ok(n) if (low..=high).contains(&n) => Ok(n),
+        Ok(n) if n > high => Err(format!("the limit is {high}")),
+        Err(_) if is_large => Err(format!("the limit is {high}")),
+        _ => Err(format!("give a whole number of at least {low}")),
     }
 }
 
-fn device(text: &str) -> Result<String, String> {
+/// A whole number of at least 1 (and not so large that sizes made of it overflow).
+pub fn at_least_one(text: &str) -> Result<usize, String> {
+    between(text, 1, MOST)
+}
+
+/// A number of tokens, positions or runs, which may be none.
+pub fn count(text: &str) -> Result<usize, String> {
+    between(text, 0, MOST)
+}
+
+/// A number of threads.
+pub fn threads(text: &str) -> Result<usize, String> {
+    between(text, 1, MOST_THREADS)
+}
+
+/// A whole number, for seeds.
+pub fn whole(text: &str) -> Result<u64, String> {
+    let hint = format!("give a whole number of at least 0, and up to {}", u64::MAX);
+    text.parse().map_err(|_| hint)
+}
+
+fn whole_u32(text: &str) -> Result<u32, String> {
+    let hint = format!("give a whole number of at least 0, and up to {}", u32::MAX);
+    text.parse().map_err(|_| hint)
+}
+
+/// New tokens at most; `-1` is [`UNLIMITED`].
+pub fn new_tokens(text: &str) -> Result<usize, String> {
+    match text {
+        "-1" => Ok(UNLIMITED),
+        _ => count(text).map_err(|e| format!("{e} (-1: until the model or the context ends)")),
+    }
+}
+
+/// As many new tokens as the model makes and the context holds.
+pub const UNLIMITED: usize = usize::MAX;
+
+/// At most so many; a number that is too large for anything is no limit.
+pub fn limit(text: &str) -> Result<usize, String> {
+    match at_least_one(text) {
+        Err(_) if text.bytes().any(|b| b != b'0') && text.bytes().all(|b| b.is_ascii_digit()) && !text.is_empty() => {
+            Ok(usize::MAX)
+        }
+        other => other,
+    }
+}
+
+/// A path: any bytes, but not none.
+pub fn path() -> impl TypedValueParser<Value = PathBuf> {
+    let read = |text: OsString| match text.is_empty() {
+        true => Err("the path is empty: name a file".to_string()),
+        false => Ok(PathBuf::from(text)),
+    };
+    OsStringValueParser::new().try_map(read)
+}
+
+/// Text that goes to the model.
+pub fn utf8() -> impl TypedValueParser<Value = String> {
+    let read = |text: OsString| text.into_string().map_err(|_| "the text is not UTF-8: convert it first".to_string());
+    OsStringValueParser::new().try_map(read)
+}
+
+/// `--fuse`.
+pub fn fuse(text: &str) -> Result<Fuse, String> {
+    let names: Vec<&str> = text.split(',').map(str::trim).collect();
+    let hint = "give `all`, `none`, or names of rules separated by commas";
+    if names.iter().any(|n| n.is_empty()) {
+        return Err(format!("a name is empty: {hint}"));
+    }
+    match names.iter().find(|n| matches!(**n, "all" | "none")) {
+        Some(name) if names.len() > 1 => Err(format!("`{name}` stands alone: {hint}")),
+        Some(name) => Fuse::parse(name),
+        None => Fuse::parse(text),
+    }
+}
+
+/// `--fuse` as it is written.
+pub fn fuse_name(fuse: &Fuse) -> String {
+    match fuse {
+        Fuse::All => "all".into(),
+        Fuse::None => "none".into(),
+        Fuse::Some(names) => names.join(","),
+    }
+}
+
+/// `--compute` as it is written.
+pub fn compute_name(compute: Compute) -> &'static str {
+    match compute {
+        Compute::Int8 => "int8",
+        Compute::F32 => "f32",
+    }
+}
+
+/// `--device`.
+pub fn device(text: &str) -> Result<String, String> {
     match text {
         "cpu" | "cuda" | "gpu" => Ok(text.into()),
         "wgpu" => Ok("gpu".into()),
@@ -171,7 +309,8 @@ fn device(text: &str) -> Result<String, String> {
     }
 }
 
-fn weights(text: &str) -> Result<Weights, String> {
+/// `--weights`.
+pub fn weights(text: &str) -> Result<Weights, String> {
     if text == "stored" {
         return Ok(Weights(None));
     }
@@ -181,7 +320,8 @@ fn weights(text: &str) -> Result<Weights, String> {
     })
 }
 
-fn compute(text: &str) -> Result<Compute, String> {
+/// `--compute`.
+pub fn compute(text: &str) -> Result<Compute, String> {
     match text {
         "int8" => Ok(Compute::Int8),
         "f32" => Ok(Compute::F32),
@@ -190,7 +330,8 @@ fn compute(text: &str) -> Result<Compute, String> {
     }
 }
 
-fn cache(text: &str) -> Result<DType, String> {
+/// `--cache`.
+pub fn cache(text: &str) -> Result<DType, String> {
     let dtype = DType::parse(text).filter(|d| matches!(d, DType::F16 | DType::F32 | DType::Q8_0));
     dtype.ok_or_else(|| "give f16, f32 or q8_0".into())
 }

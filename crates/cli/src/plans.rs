@@ -15,6 +15,11 @@ const DECODE_CONTEXT: usize = 256;
 /// Tokens of a prefill step where none are given.
 const PREFILL_TOKENS: usize = 512;
 
+/// The largest number of tokens in a step, and the largest product of it and the positions: beyond them counts of bytes
+/// and operations do not fit 64 bits.
+const MOST_ROWS: usize = 100_000_000;
+const MOST_SEEN: usize = 1 << 40;
+
 /// A step, all choices made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
@@ -47,11 +52,27 @@ impl Step {
                 format!("--context {context} is below --prompt {prompt}: positions after the step include its tokens");
             return Err(Fail::Input(what));
         }
-        if prompt.saturating_mul(batch) > STEP_ROWS {
-            let rows = prompt.saturating_mul(batch);
-            note(&format!("note: this is one step of {rows} rows; `run` and `bench` take at most {STEP_ROWS} a step"));
+        let rows = prompt.saturating_mul(batch);
+        if rows > MOST_ROWS {
+            let what =
+                format!("--prompt {prompt} times --batch {batch} is {rows} tokens in a step: the limit is {MOST_ROWS}");
+            return Err(Fail::Input(what));
+        }
+        if rows.saturating_mul(context) > MOST_SEEN {
+            let what = format!(
+                "{rows} tokens in a step, each with --context {context}: the limit of tokens times positions is {MOST_SEEN}"
+            );
+            return Err(Fail::Input(what));
         }
         Ok(Step { phase, prompt, context, batch })
+    }
+
+    /// Says on stderr where no other command would run this as one step. For after what can fail.
+    pub fn note(self) {
+        let rows = self.prompt.saturating_mul(self.batch);
+        if rows > STEP_ROWS {
+            note(&format!("note: this is one step of {rows} rows; `run` and `bench` take at most {STEP_ROWS} a step"));
+        }
     }
 
     /// Its plan.

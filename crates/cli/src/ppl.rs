@@ -1,12 +1,14 @@
 //! `onetrip ppl`: how well a model predicts a text.
 
+use std::path::PathBuf;
+
 use clap::Args;
-use onetrip_engine::step::Engine;
+use onetrip_engine::step::{Engine, StepError};
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
-use crate::options::{Ids, ModelArgs, at_least_one};
+use crate::options::{Ids, ModelArgs, at_least_one, limit, path};
 use crate::output::{Out, escaped, table};
 use crate::{load, prompt};
 
@@ -19,31 +21,33 @@ pub struct PplArgs {
     #[command(flatten)]
     model: ModelArgs,
     /// A text file; a BOS is put before it where the model asks for one
-    #[arg(long, value_name = "FILE", conflicts_with = "tokens")]
-    text: Option<String>,
+    #[arg(long, value_parser = path(), value_name = "FILE", conflicts_with = "tokens")]
+    text: Option<PathBuf>,
     /// Token ids instead of a text: 1,2,3 or @FILE
     #[arg(long, value_name = "IDS")]
     tokens: Option<Ids>,
     /// Only the first N tokens
-    #[arg(long, value_parser = at_least_one, value_name = "N")]
+    #[arg(long, value_parser = limit, allow_negative_numbers = true, value_name = "N")]
     limit: Option<usize>,
     /// Report the 5 best tokens and their logits at each step of these ids, which follow the text or --tokens
     #[arg(long, value_name = "IDS")]
     teacher: Option<Ids>,
     /// Positions of a window: a longer text is cut into windows that do not overlap, and the first token of each is not
     /// predicted [default: what the model was trained for]
-    #[arg(long, value_parser = at_least_one, value_name = "L")]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
     context: Option<usize>,
 }
 
 /// Runs the command.
 pub fn main(args: PplArgs, out: &Out) -> Result<(), Fail> {
-    let file = load::file(args.model.file.name())?;
+    let file = load::file(args.model.file.path())?;
     let tokenizer = if args.text.is_some() { Some(load::tokenizer(&file)?) } else { load::tokenizer(&file).ok() };
     let mut ids = match (&args.text, &args.tokens, &tokenizer) {
         (Some(path), _, Some(tokenizer)) => {
-            let bytes = std::fs::read(path).map_err(|e| Fail::Input(format!("cannot read {path}: {e}")))?;
-            prompt::encode(tokenizer, &prompt::utf8(path, bytes)?, Special { add: true, parse: false })?
+            let name = path.to_string_lossy();
+            let hint = "check the path and its permissions";
+            let bytes = std::fs::read(path).map_err(|e| Fail::Input(format!("cannot read {name}: {e}; {hint}")))?;
+            prompt::encode(tokenizer, &prompt::utf8(&name, bytes, 0)?, Special { add: true, parse: false })?
         }
         (_, Some(Ids(ids)), _) => ids.clone(),
         _ if args.teacher.is_some() => vec![],
@@ -78,6 +82,22 @@ fn nll(logits: &[f32], id: u32) -> f64 {
     max + sum.ln() - logits[id as usize] as f64
 }
 
+/// The first row of logits that are not finite: after it no figure means anything.
+#[derive(Default)]
+struct Damage(Option<usize>);
+
+impl Damage {
+    fn look(&mut self, at: usize, row: &[f32]) {
+        if self.0.is_none() && !row.iter().all(|x| x.is_finite()) {
+            self.0 = Some(at);
+        }
+    }
+
+    fn check(self) -> Result<(), Fail> {
+        self.0.map_or(Ok(()), |at| Err(StepError::Logits(at + 1).into()))
+    }
+}
+
 fn perplexity(
     engine: &mut Engine,
     ids: &[u32],
@@ -88,13 +108,16 @@ fn perplexity(
     let (mut total, mut predictions, mut bytes) = (0.0, 0usize, 0usize);
     let windows = ids.chunks(window).filter(|w| w.len() > 1);
     for part in windows.clone() {
+        let mut damage = Damage::default();
         engine.logits(part, &mut |i, row| {
+            damage.look(i, row);
             if let Some(&id) = part.get(i + 1) {
                 total += nll(row, id);
                 predictions += 1;
                 bytes += tokenizer.filter(|t| !t.is_special(id)).map_or(0, |t| t.token_bytes(id).len());
             }
         })?;
+        damage.check()?;
     }
     if predictions == 0 {
         return Err(Fail::Input("windows of one token predict nothing: give --context 2 or more".into()));
@@ -124,7 +147,9 @@ fn teacher(
     let first = given.max(1) - 1;
     let end = if given == 0 { ids.len() } else { ids.len() - 1 };
     let (mut steps, mut total, mut predictions): (Vec<Step>, f64, usize) = Default::default();
+    let mut damage = Damage::default();
     engine.logits(ids, &mut |i, row| {
+        damage.look(i, row);
         if !(first..end).contains(&i) {
             return;
         }
@@ -135,6 +160,7 @@ fn teacher(
         }
         steps.push(Step { id, logit: id.map(|id| row[id as usize]), top: best(row) });
     })?;
+    damage.check()?;
     let perplexity = (predictions > 0).then(|| (total / predictions as f64).exp());
     let hits = steps.iter().filter(|s| s.id.is_some() && s.top.first().map(|t| t.0) == s.id).count();
     if out.json {

@@ -29,11 +29,11 @@ pub enum Hardware {
 impl Hardware {
     /// The profile to predict with.
     pub fn of(args: &HardwareArgs, model: &ModelArgs) -> Result<Hardware, Fail> {
-        let wanted = if model.device == "cpu" { Kind::Cpu } else { Kind::Gpu };
+        let wanted = if model.device() == "cpu" { Kind::Cpu } else { Kind::Gpu };
         let Some(name) = &args.hardware else {
             if wanted == Kind::Gpu {
                 let what =
-                    format!("no prediction: give --hardware NAME (such as h200) for the device {}", model.device);
+                    format!("no prediction: give --hardware NAME (such as h200) for the device {}", model.device());
                 return Ok(Hardware::Unknown(what));
             }
             return match profiles::of_machine(&machine::name(), load::isa()?.name()) {

@@ -14,7 +14,7 @@ use onetrip_engine::step::Engine;
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
-use crate::options::{ModelArgs, PlanArgs};
+use crate::options::{ModelArgs, PlanArgs, at_least_one};
 use crate::output::{Out, table};
 use crate::plans::Step;
 use crate::predict::{FINDING, Hardware, HardwareArgs, off, off_cell};
@@ -36,7 +36,7 @@ pub struct ProfileArgs {
     #[command(flatten)]
     hardware: HardwareArgs,
     /// Measured runs, at least 5; three more come before them to warm up
-    #[arg(long, default_value = "15", value_name = "N")]
+    #[arg(long, default_value = "15", value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
     repeat: usize,
 }
 
@@ -58,8 +58,9 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     }
     let step = Step::new(&args.plan)?;
     let hardware = Hardware::of(&args.hardware, &args.model)?;
-    let model = load::model(load::file(args.model.file.name())?, &args.model)?;
+    let model = load::model(load::file(args.model.file.path())?, &args.model)?;
     let mut engine = load::engine(model, &args.model, step.context, step.batch)?;
+    step.note();
     let measured = measure(&mut engine, step, args.repeat)?;
     let plan = engine.recorded(step.key())?.plan.clone();
     let bind = step.bind();
@@ -84,7 +85,7 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     });
     if out.json {
         return out.object(&json!({
-            "model": args.model.file.name(), "device": args.model.device, "machine": machine::name(), "date": machine::date(),
+            "model": args.model.file.name(), "device": args.model.device(), "machine": machine::name(), "date": machine::date(),
             "isa": load::isa()?.name(), "threads": load::threads(&args.model), "step": step.json(), "repeat": args.repeat,
             "rows": rows.iter().enumerate().map(|(n, r)| r.json(n, as_timed.median)).collect::<Vec<_>>(),
             "by_op": ops.iter().map(|(op, (n, us))| json!({ "op": op, "dispatches": n, "us": us })).collect::<Vec<_>>(),

@@ -2,21 +2,33 @@
 
 use std::io::{IsTerminal, Read};
 
-use onetrip_engine::chat::{ChatTemplate, Message};
+use onetrip_engine::chat::{ChatError, ChatTemplate, Message};
 use onetrip_engine::config::Config;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 
 use crate::fail::Fail;
+use crate::load::IDS_INSTEAD;
 
 /// Positions there is room for, unless the model has fewer or the text needs more.
 const USUAL_CONTEXT: usize = 4096;
 
+/// The longest text on stdin in bytes: some twenty times the longest context of any model.
+pub const MOST_STDIN: usize = 64 << 20;
+
+/// A text of more than [`MOST_STDIN`] bytes.
+pub fn too_long() -> Fail {
+    Fail::Input(format!("stdin: the text has more than {} MB: give less of it", MOST_STDIN >> 20))
+}
+
 /// The text on stdin, without the line break at its end.
 pub fn stdin_text() -> Result<String, Fail> {
     let mut bytes = vec![];
-    let read = std::io::stdin().lock().read_to_end(&mut bytes);
-    read.map_err(|e| Fail::Input(format!("cannot read the text on stdin: {e}")))?;
-    let mut text = utf8("stdin", bytes)?;
+    let read = std::io::stdin().lock().take(MOST_STDIN as u64 + 1).read_to_end(&mut bytes);
+    read.map_err(|e| Fail::Input(format!("cannot read the text on stdin: {e}; give it as an argument")))?;
+    if bytes.len() > MOST_STDIN {
+        return Err(too_long());
+    }
+    let mut text = utf8("stdin", bytes, 0)?;
     if text.ends_with('\n') {
         text.pop();
         if text.ends_with('\r') {
@@ -26,10 +38,10 @@ pub fn stdin_text() -> Result<String, Fail> {
     Ok(text)
 }
 
-/// Bytes as text; the error names the first byte that is wrong.
-pub fn utf8(from: &str, bytes: Vec<u8>) -> Result<String, Fail> {
+/// Bytes as text; the error names the first byte that is wrong, `before` bytes of the source being read already.
+pub fn utf8(from: &str, bytes: Vec<u8>, before: usize) -> Result<String, Fail> {
     String::from_utf8(bytes).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
+        let at = before + e.utf8_error().valid_up_to();
         Fail::Input(format!("{from}: byte {at} is not UTF-8; convert the text to UTF-8 first"))
     })
 }
@@ -46,7 +58,7 @@ pub fn text(given: Option<&str>, example: &str) -> Result<String, Fail> {
 
 /// The ids of a text, in the tokenizer's words where it cannot.
 pub fn encode(tokenizer: &Tokenizer, text: &str, special: Special) -> Result<Vec<u32>, Fail> {
-    tokenizer.encode(text, special).map_err(|e| Fail::Input(e.to_string()))
+    tokenizer.encode(text, special).map_err(|e| Fail::Input(format!("{e}; give less text, or {IDS_INSTEAD}")))
 }
 
 /// The model's chat template.
@@ -59,12 +71,27 @@ pub fn template(tokenizer: &Tokenizer, model: &str) -> Result<ChatTemplate, Fail
     };
     let name =
         |id: Option<u32>| id.map_or(String::new(), |id| String::from_utf8_lossy(tokenizer.token_bytes(id)).into());
-    Ok(ChatTemplate::new(source, &name(tokenizer.bos()), &name(tokenizer.eos()))?)
+    let made = ChatTemplate::new(source, &name(tokenizer.bos()), &name(tokenizer.eos()));
+    made.map_err(|e| template_fail(model, &e))
+}
+
+/// Names the model, and what to do.
+fn template_fail(model: &str, error: &ChatError) -> Fail {
+    let advice = match error {
+        ChatError::Refused(_) => "say it in another way, such as without --system",
+        _ => "mend the template in the model's files, or use `onetrip run` without --chat",
+    };
+    Fail::Input(format!("{model}: {error}; {advice}"))
 }
 
 /// The ids of a conversation, up to where the answer begins.
-pub fn conversation(template: &ChatTemplate, tokenizer: &Tokenizer, messages: &[Message]) -> Result<Vec<u32>, Fail> {
-    encode(tokenizer, &template.render(messages, true)?, Special::TEMPLATE)
+pub fn conversation(
+    (template, model): (&ChatTemplate, &str),
+    tokenizer: &Tokenizer,
+    messages: &[Message],
+) -> Result<Vec<u32>, Fail> {
+    let text = template.render(messages, true).map_err(|e| template_fail(model, &e))?;
+    encode(tokenizer, &text, Special::TEMPLATE)
 }
 
 /// Positions to make room for: what was asked for, or the usual number, more for a longer text, never above what the

@@ -8,6 +8,7 @@ use onetrip_engine::files::ModelFile;
 use onetrip_engine::generate::{Generated, Limits, Stopped, generate};
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
+use onetrip_engine::sampling::recommended;
 use onetrip_engine::scheduler::Sampled;
 use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
@@ -15,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::fail::Fail;
 use crate::interrupt::Producing;
-use crate::options::{Ids, ModelArgs, SampleArgs, at_least_one};
+use crate::options::{Ids, ModelArgs, SampleArgs, UNLIMITED, at_least_one, new_tokens, utf8};
 use crate::output::{Out, escaped, note, per_second, rate, seconds};
 use crate::{load, prompt};
 
@@ -23,7 +24,7 @@ use crate::{load, prompt};
 #[derive(Args)]
 pub struct RunArgs {
     /// Text to continue; `-` reads it from stdin (without its last line break)
-    #[arg(value_name = "PROMPT", conflicts_with = "tokens")]
+    #[arg(value_name = "PROMPT", value_parser = utf8(), conflicts_with = "tokens")]
     prompt: Option<String>,
     /// Token ids to continue, instead of a text: 1,2,3 or @FILE
     #[arg(long, value_name = "IDS", conflicts_with = "chat")]
@@ -34,33 +35,34 @@ pub struct RunArgs {
     #[arg(long)]
     chat: bool,
     /// System message of the chat
-    #[arg(long, value_name = "TEXT", requires = "chat")]
+    #[arg(long, value_name = "TEXT", value_parser = utf8(), requires = "chat")]
     system: Option<String>,
-    /// New tokens at most; the model may end before
-    #[arg(short, default_value = "128", value_name = "N")]
+    /// New tokens at most; the model may end before. -1: until the model ends, or the context is full
+    #[arg(short, default_value = "128", value_parser = new_tokens, allow_negative_numbers = true, value_name = "N")]
     n: usize,
     #[command(flatten)]
     sample: SampleArgs,
     /// End before this text (may be given several times)
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_parser = utf8(), value_name = "TEXT")]
     stop: Vec<String>,
     /// Go on after the model's end of text
     #[arg(long)]
     ignore_eos: bool,
     /// Report the log-probability of each token and of the N best (up to 100)
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100))]
     logprobs: Option<u32>,
     /// Positions there is room for [default: 4096, less where the model has less, more where the prompt needs it]
-    #[arg(long, value_parser = at_least_one, value_name = "L")]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
     context: Option<usize>,
 }
 
 /// Runs the command.
 pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
-    let file = load::file(args.model.file.name())?;
+    let file = load::file(args.model.file.path())?;
     let (tokenizer, tokens) = input(&args, &file)?;
     let model = load::model(file, &args.model)?;
-    let needed = tokens.len().saturating_add(args.n);
+    // Without a limit there is the usual room.
+    let needed = tokens.len().saturating_add(if args.n == UNLIMITED { 1 } else { args.n });
     let context = prompt::context(args.context, &model.config, needed);
     if tokens.len() > context {
         let (n, file) = (tokens.len(), model.file.name());
@@ -75,7 +77,8 @@ pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
     let mut engine = load::engine(model, &args.model, context, 1)?;
     let top = args.logprobs.unwrap_or(0).min(engine.vocabulary() as u32);
     let limits = Limits { n: args.n, stop: args.stop.clone(), ignore_end: args.ignore_eos };
-    let seq = engine.scheduler().add(args.sample.params(top));
+    let sample = args.sample.params(&recommended(&engine.model().file), top);
+    let seq = engine.scheduler().add(sample.clone());
     let seq = seq.ok_or_else(|| Fail::Work("there is no room for a sequence".into()))?;
     let producing = Producing::begin();
     let mut stream = Stream::new(out, tokenizer.is_some());
@@ -84,7 +87,7 @@ pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
         tokenizer.as_ref(),
         seq,
         &tokens,
-        args.sample.params(top),
+        sample,
         &limits,
         producing.asked(),
         &mut |token, text| stream.push(token, text, producing.asked()),
@@ -113,13 +116,14 @@ fn input(args: &RunArgs, file: &ModelFile) -> Result<(Option<Tokenizer>, Vec<u32
         return Ok((load::tokenizer(file).ok(), ids.clone()));
     }
     let tokenizer = load::tokenizer(file)?;
-    let template = if args.chat { Some(prompt::template(&tokenizer, args.model.file.name())?) } else { None };
+    let model = args.model.file.name();
+    let template = if args.chat { Some(prompt::template(&tokenizer, &model)?) } else { None };
     let text = prompt::text(args.prompt.as_deref(), "onetrip run \"It is a truth\"")?;
     let tokens = match template {
         Some(template) => {
             let mut messages: Vec<Message> = args.system.iter().map(|text| Message::new("system", text)).collect();
             messages.push(Message::new("user", text));
-            prompt::conversation(&template, &tokenizer, &messages)?
+            prompt::conversation((&template, &model), &tokenizer, &messages)?
         }
         None => prompt::encode(&tokenizer, &text, Special::PROMPT)?,
     };

@@ -7,7 +7,7 @@ use onetrip_cpu::CpuDevice;
 use serde_json::json;
 
 use crate::fail::Fail;
-use crate::options::at_least_one;
+use crate::options::{threads, whole};
 use crate::output::{Out, table};
 use crate::{load, machine};
 
@@ -15,7 +15,7 @@ use crate::{load, machine};
 #[derive(Args)]
 pub struct SelftestArgs {
     /// Seed of the random inputs
-    #[arg(long, default_value = "1", value_name = "N")]
+    #[arg(long, default_value = "1", value_parser = whole, allow_negative_numbers = true, value_name = "N")]
     seed: u64,
     /// Only this op
     #[arg(long, value_name = "NAME", value_parser = op)]
@@ -24,7 +24,7 @@ pub struct SelftestArgs {
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
     /// Threads of the CPU device [default: all processors]
-    #[arg(long, value_parser = at_least_one, value_name = "N")]
+    #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     threads: Option<usize>,
 }
 
@@ -38,7 +38,7 @@ fn op(name: &str) -> Result<String, String> {
 /// Runs the command.
 pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
     let isa = match &args.isa {
-        Some(name) => load::isa_named(name).map_err(|e| Fail::Input(format!("--isa {e}")))?,
+        Some(name) => load::isa_named(name).map_err(|e| Fail::Input(format!("--isa {name}: {e}")))?,
         None => load::isa()?,
     };
     let threads = args.threads.unwrap_or_else(machine::cores);

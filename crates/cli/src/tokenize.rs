@@ -5,7 +5,7 @@ use onetrip_engine::tokenizer::Special;
 use serde_json::json;
 
 use crate::fail::Fail;
-use crate::options::{FileArgs, Ids};
+use crate::options::{FileArgs, Ids, utf8};
 use crate::output::{Out, escaped, table};
 use crate::{load, prompt};
 
@@ -15,7 +15,7 @@ pub struct TokenizeArgs {
     #[command(flatten)]
     file: FileArgs,
     /// The text; `-` or nothing reads it from stdin (without its last line break)
-    #[arg(value_name = "TEXT", conflicts_with = "decode")]
+    #[arg(value_name = "TEXT", value_parser = utf8(), conflicts_with = "decode")]
     text: Option<String>,
     /// The text alone: no BOS is added, and `<|im_end|>` and the like are plain text
     #[arg(long)]
@@ -27,7 +27,7 @@ pub struct TokenizeArgs {
 
 /// Runs the command.
 pub fn main(args: TokenizeArgs, out: &Out) -> Result<(), Fail> {
-    let tokenizer = load::tokenizer(&load::file(args.file.name())?)?;
+    let tokenizer = load::tokenizer(&load::file(args.file.path())?)?;
     if let Some(Ids(ids)) = &args.decode {
         if let Some(id) = ids.iter().find(|&&id| id as usize >= tokenizer.vocab_size()) {
             let last = tokenizer.vocab_size().saturating_sub(1);

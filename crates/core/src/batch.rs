@@ -38,10 +38,19 @@ pub struct SeqSpan {
     pub length: u32,
     /// Page table: page of the cache that holds positions `i * page_len ..`.
     pub pages: Vec<u32>,
+    /// Row of the recurrent states that is this sequence's own.
+    pub slot: u32,
     /// How the next token is chosen.
     pub sample: SampleParams,
     /// Recent tokens, for the repeat penalty.
     pub history: Vec<u32>,
+}
+
+impl SeqSpan {
+    /// The sequence begins in this step: its recurrent states count as zeros, whatever its slot holds.
+    pub fn begins(&self) -> bool {
+        self.length <= self.count
+    }
 }
 
 /// Cosines and sines of one rotary embedding: rotation frequencies by pair, and a factor on both.

@@ -17,21 +17,28 @@ use crate::simd::Simd;
 /// Alignment of every buffer: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
 
-#[repr(C, align(64))]
-#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
-struct Line([u8; ALIGN]);
-
-/// Zeroed bytes that start on a cache line. Pages are committed by the system when they are first touched.
+/// Zeroed bytes that start on a cache line. Pages are committed by the system when they are first touched: the memory
+/// is asked for with the alignment of a word (an allocator that must align more fills it with zeros itself) and the
+/// first bytes up to a cache line are left unused.
 #[derive(Default)]
 pub struct AlignedBytes {
-    lines: Vec<Line>,
+    words: Vec<u64>,
+    start: usize,
     len: usize,
 }
 
 impl AlignedBytes {
-    /// `len` zero bytes.
+    /// `len` zero bytes; none if the system has not so much.
+    pub fn try_zeroed(len: usize) -> Option<AlignedBytes> {
+        let words = len.checked_add(ALIGN)?.div_ceil(size_of::<u64>());
+        let words = bytemuck::allocation::try_zeroed_vec::<u64>(words).ok()?;
+        let start = words.as_ptr().align_offset(ALIGN) * size_of::<u64>();
+        Some(AlignedBytes { words, start, len })
+    }
+
+    /// `len` zero bytes. Panics if the system has not so much: for sizes that do not come from outside.
     pub fn zeroed(len: usize) -> AlignedBytes {
-        AlignedBytes { lines: bytemuck::zeroed_vec(len.div_ceil(ALIGN)), len }
+        AlignedBytes::try_zeroed(len).unwrap_or_else(|| panic!("no memory for {len} bytes"))
     }
 
     /// A copy.
@@ -43,19 +50,20 @@ impl AlignedBytes {
 
     /// Address and length, for a dispatch.
     pub fn raw(&mut self) -> RawBuf {
-        RawBuf { ptr: self.lines.as_mut_ptr().cast(), len: self.len }
+        let bytes = self.as_mut();
+        RawBuf { ptr: bytes.as_mut_ptr(), len: bytes.len() }
     }
 }
 
 impl AsRef<[u8]> for AlignedBytes {
     fn as_ref(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.len]
+        &bytemuck::cast_slice(&self.words)[self.start..self.start + self.len]
     }
 }
 
 impl AsMut<[u8]> for AlignedBytes {
     fn as_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+        &mut bytemuck::cast_slice_mut(&mut self.words)[self.start..self.start + self.len]
     }
 }
 
@@ -239,6 +247,17 @@ impl Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_zero_aligned_and_not_more_than_the_system_has() {
+        for len in [0, 1, 63, 64, 65, 1 << 20] {
+            let b = AlignedBytes::zeroed(len);
+            assert!(b.as_ref().len() == len && b.as_ref().iter().all(|x| *x == 0));
+            assert_eq!(b.as_ref().as_ptr() as usize % ALIGN, 0);
+        }
+        assert!(AlignedBytes::try_zeroed(usize::MAX - 3).is_none());
+        assert!(AlignedBytes::try_zeroed(1 << 62).is_none());
+    }
 
     #[test]
     fn items_are_handed_out_once_each() {

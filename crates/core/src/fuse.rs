@@ -44,7 +44,7 @@ pub enum Rewrite {
         /// Nodes that go.
         remove: Vec<usize>,
         /// What comes.
-        op: Op,
+        op: Box<Op>,
         /// Its inputs.
         ins: Vec<ValueId>,
         /// The values it makes from now on.
@@ -209,7 +209,7 @@ fn apply(graph: &mut Graph, setting: &Setting, rewrite: Rewrite, assume: bool) -
             }
             let mut next = graph.clone();
             let (lo, hi) = (remove[0], remove[remove.len() - 1]);
-            let node = Node { name, op, ins, outs };
+            let node = Node { name, op: *op, ins, outs };
             // Where the last part stood; if something in between needs the result, where the first part stood.
             for place in [hi, lo] {
                 next.nodes.clone_from(&graph.nodes);

@@ -126,11 +126,13 @@ impl Graph {
             if let Source::State(s) = self.values[value].source {
                 return Some(s);
             }
-            let cache = self.values[value].sig.cache()?;
+            if !self.values[value].sig.is_state() {
+                return None;
+            }
             let node = &self.nodes[self.producer(value)?];
             // The nth state output is the next version of the nth state input.
             let states = |ids: &[ValueId]| -> Vec<ValueId> {
-                ids.iter().copied().filter(|&v| self.values[v].sig.cache() == Some(cache)).collect()
+                ids.iter().copied().filter(|&v| self.values[v].sig.is_state()).collect()
             };
             let at = states(&node.outs).iter().position(|&v| v == value)?;
             value = *states(&node.ins).get(at)?;
@@ -150,8 +152,8 @@ impl Graph {
                     return Err(format!("{} reads {} after it was overwritten", n.name, self.values[v].name));
                 }
             }
-            let writes_state = n.outs.iter().any(|&v| self.values[v].sig.cache().is_some());
-            for &v in n.ins.iter().filter(|&&v| writes_state && self.values[v].sig.cache().is_some()) {
+            let writes_state = n.outs.iter().any(|&v| self.values[v].sig.is_state());
+            for &v in n.ins.iter().filter(|&&v| writes_state && self.values[v].sig.is_state()) {
                 overwritten[v] = true;
             }
             n.outs.iter().for_each(|&v| made[v] = true);

@@ -13,9 +13,13 @@ use crate::tensor::Sig;
 
 pub mod attention;
 pub mod cache_write;
+pub mod columns;
+pub mod conv;
+pub mod delta_net;
 pub mod elementwise;
 pub mod embed;
 pub mod gather_rows;
+pub mod l2_norm;
 pub mod matmul;
 pub mod rms_norm;
 pub mod rope;
@@ -224,18 +228,26 @@ pub struct Case {
     pub cost: Option<(u64, u64, u64)>,
     /// Largest error allowed, relative to the largest magnitude of the output.
     pub tolerance: f32,
+    /// Inputs whose numbers are drawn from a range (f32, as stored): input, lowest, highest.
+    pub ranges: Vec<(usize, f32, f32)>,
 }
 
 impl Case {
     /// A case without a counted cost and with the usual tolerance for f32 kernels.
     pub fn new(name: impl Into<String>, op: impl Into<Op>, ins: Vec<Sig>, (t, s, l): (u64, u64, u64)) -> Case {
         let batch = crate::expr::Bind { t, s, l };
-        Case { name: name.into(), op: op.into(), ins, batch, cost: None, tolerance: 1e-5 }
+        Case { name: name.into(), op: op.into(), ins, batch, cost: None, tolerance: 1e-5, ranges: vec![] }
     }
 
     /// Asserts bytes read, bytes written and flops.
     pub fn costs(mut self, read: u64, written: u64, flops: u64) -> Case {
         self.cost = Some((read, written, flops));
+        self
+    }
+
+    /// Draws the numbers of an f32 input evenly from a range, where ordinary random numbers would make no sense.
+    pub fn between(mut self, input: usize, low: f32, high: f32) -> Case {
+        self.ranges.push((input, low, high));
         self
     }
 
@@ -313,6 +325,10 @@ ops! {
     GatherRows = gather_rows::GatherRows,
     RmsNorm = rms_norm::RmsNorm,
     Matmul = matmul::Matmul,
+    L2Norm = l2_norm::L2Norm,
+    Columns = columns::Columns,
+    Conv = conv::Conv,
+    DeltaNet = delta_net::DeltaNet,
     Rope = rope::Rope,
     CacheWrite = cache_write::CacheWrite,
     Attention = attention::Attention,

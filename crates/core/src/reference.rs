@@ -60,6 +60,11 @@ impl RefState {
         RefState { cache, dtype, page_len, bytes: vec![0; pages * cache.heads * page_len * row] }
     }
 
+    /// Zeroed recurrent states of `width` f32 for some slots: a cache with one position a page and one page a slot.
+    pub fn recurrent(width: usize, slots: usize) -> RefState {
+        RefState::new(Cache { heads: 1, dim: width }, DType::F32, 1, slots)
+    }
+
     fn range(&self, page: usize, head: usize, offset: usize) -> std::ops::Range<usize> {
         let row = self.dtype.row_bytes(self.cache.dim).unwrap_or(0);
         let at = ((page * self.cache.heads + head) * self.page_len + offset) * row;
@@ -204,15 +209,15 @@ pub fn eval(
             let bind = batch.bind();
             let mut outs: Vec<RefValue> = shapes
                 .iter()
-                .map(|s| match s.cache() {
-                    Some(_) => RefValue::State(usize::MAX),
-                    None => RefValue::Tensor(RefTensor {
+                .map(|s| match s.is_state() {
+                    true => RefValue::State(usize::MAX),
+                    false => RefValue::Tensor(RefTensor {
                         width: s.width,
                         data: vec![0.0; s.width * s.rows.eval(bind) as usize],
                     }),
                 })
                 .collect();
-            // A state output is the state input of the same shape, in order of appearance.
+            // State outputs are the next versions of the state inputs, in order of appearance.
             let mut written = ins.iter().filter(|v| matches!(v, RefValue::State(_)));
             for out in outs.iter_mut().filter(|o| matches!(o, RefValue::State(_))) {
                 if let Some(state) = written.next() {

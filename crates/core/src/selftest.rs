@@ -98,7 +98,9 @@ pub fn random_batch(rng: &mut Rng, Bind { t, s, l }: Bind, vocabulary: u64, rope
         let at = i as usize * pages_each;
         let pages = order[at..at + pages_each].to_vec();
         let sample = SampleParams { top: 5, temperature: i as f32 * 0.7, seed: rng.bits(), ..Default::default() };
-        batch.push(&ids, first as u32, SeqSpan { pages, sample, ..Default::default() });
+        // Slots in another order than the sequences, and one that is nobody's.
+        let slot = (s - i) as u32;
+        batch.push(&ids, first as u32, SeqSpan { pages, slot, sample, ..Default::default() });
     }
     batch.logit_rows = batch.seqs.iter().map(|s| s.start + s.count - 1).collect();
     batch.fill_rope(ropes);
@@ -123,6 +125,13 @@ pub fn random_weight(rng: &mut Rng, sig: &Sig, rows: usize) -> (AlignedBytes, Re
         stored = tiled;
     }
     (stored, RefTensor { width: k, data })
+}
+
+/// Uniform random f32 from `low` to `high`, as bytes and as numbers.
+fn uniform(rng: &mut Rng, width: usize, rows: usize, low: f32, high: f32) -> (AlignedBytes, RefTensor) {
+    let mut one = || low + (high - low) * (rng.bits() >> 40) as f32 / (1u64 << 24) as f32;
+    let data: Vec<f32> = (0..rows * width).map(|_| one()).collect();
+    (AlignedBytes::copy_of(bytemuck::cast_slice(&data)), RefTensor { width, data })
 }
 
 /// A stored weight in interleaved tiles; none where the format or width has no such layout.
@@ -165,7 +174,7 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
     let (batch, pages) = random_batch(&mut rng, case.batch, vocabulary, &graph.ropes);
     let (mut weights, mut numbers, mut states): (Vec<WeightData>, Vec<RefTensor>, Vec<RefState>) = Default::default();
     let mut ins = vec![];
-    for sig in &case.ins {
+    for (i, sig) in case.ins.iter().enumerate() {
         let source = match sig.role {
             Role::State(cache) => {
                 let mut state = RefState::new(cache, sig.dtype, PAGE_LEN as usize, pages);
@@ -173,8 +182,18 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
                 states.push(state);
                 Source::State(states.len() - 1)
             }
+            Role::Recurrent => {
+                let mut state = RefState::recurrent(sig.width, case.batch.s as usize + 1);
+                fill_state(&mut rng, &mut state);
+                states.push(state);
+                Source::State(states.len() - 1)
+            }
             _ => {
-                let (bytes, data) = random_weight(&mut rng, sig, sig.rows.eval(case.batch) as usize);
+                let rows = sig.rows.eval(case.batch) as usize;
+                let (bytes, data) = match case.ranges.iter().find(|(input, ..)| *input == i) {
+                    Some(&(_, low, high)) => uniform(&mut rng, sig.width, rows, low, high),
+                    None => random_weight(&mut rng, sig, rows),
+                };
                 weights.push(Arc::new(bytes));
                 numbers.push(data);
                 Source::Weight(weights.len() - 1)
@@ -183,7 +202,7 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
         ins.push(graph.source(format!("input {}", ins.len()), sig.clone(), source));
     }
     let outs = graph.push("case", case.op.clone(), &ins).map_err(|e| wrong(e.to_string()))?;
-    graph.outputs = outs.iter().copied().filter(|&v| graph.values[v].sig.cache().is_none()).collect();
+    graph.outputs = outs.iter().copied().filter(|&v| !graph.values[v].sig.is_state()).collect();
     let setting = Setting {
         tokens: RowClass::of(case.batch.t as usize),
         seqs: RowClass::of(case.batch.s as usize),

@@ -224,6 +224,8 @@ pub struct Simd {
     pub mul: Zip,
     /// `scale_add(s, x, out)`: `out += s * x`.
     pub scale_add: fn(f32, &[f32], &mut [f32]),
+    /// `rank1(decay, a, b, out)`: `out[i][j] = decay * out[i][j] + a[i] * b[j]`, row-major.
+    pub rank1: fn(f32, &[f32], &[f32], &mut [f32]),
     /// `x / (1 + exp(-x))` in place.
     pub silu: Map,
     /// `x / 2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3)))` in place.
@@ -283,6 +285,7 @@ macro_rules! table {
                 add(a: &[f32], b: &[f32], out: &mut [f32]) = map::add;
                 mul(a: &[f32], b: &[f32], out: &mut [f32]) = map::mul;
                 scale_add(s: f32, x: &[f32], out: &mut [f32]) = map::scale_add::<$lanes>;
+                rank1(decay: f32, a: &[f32], b: &[f32], out: &mut [f32]) = map::rank1::<$lanes>;
                 silu(x: &mut [f32]) = map::silu::<$lanes>;
                 gelu_tanh(x: &mut [f32]) = map::gelu_tanh::<$lanes>;
                 sigmoid(x: &mut [f32]) = map::sigmoid::<$lanes>;

@@ -24,6 +24,9 @@ pub enum Role {
     Weight(Layout),
     /// Kept from step to step by the engine (a key/value cache).
     State(Cache),
+    /// Kept from step to step by the engine, one row of `width` f32 per sequence: `[recurrent slot][width]`. A
+    /// sequence that begins in a step reads it as zeros.
+    Recurrent,
     /// Made and read within a step: lives in a slot.
     Slot,
 }
@@ -62,6 +65,11 @@ impl Sig {
         Sig { rows: Expr::Const(0), width: cache.heads * cache.dim, dtype, role: Role::State(cache) }
     }
 
+    /// A recurrent state of `width` numbers a sequence; its rows are the engine's recurrent slots.
+    pub fn recurrent(width: usize) -> Sig {
+        Sig { rows: Expr::Const(0), width, dtype: DType::F32, role: Role::Recurrent }
+    }
+
     /// Bytes of one row, in the stored layout.
     pub fn row_bytes(&self) -> usize {
         self.dtype.row_bytes(self.width).unwrap_or(self.width * 4)
@@ -91,7 +99,12 @@ impl Sig {
         }
     }
 
-    /// The cache's shape, if this is a state.
+    /// True for a cache or a recurrent state: the engine owns its memory, and a write makes its next version.
+    pub fn is_state(&self) -> bool {
+        matches!(self.role, Role::State(_) | Role::Recurrent)
+    }
+
+    /// The cache's shape, if this is a cache.
     pub fn cache(&self) -> Option<Cache> {
         match self.role {
             Role::State(c) => Some(c),

@@ -91,10 +91,8 @@ impl CpuDevice {
                 end.saturating_add(bytes).saturating_add((ALIGN - 1 + self.guard) as u64) / ALIGN as u64 * ALIGN as u64;
         }
         if end as usize > self.arena.as_ref().len() {
-            if end > MAX_ARENA {
-                return Err(self.error_memory(end, "slots of a step"));
-            }
-            self.arena = AlignedBytes::zeroed(end as usize);
+            let made = AlignedBytes::try_zeroed(end as usize);
+            self.arena = made.ok_or_else(|| self.error_memory(end, "slots of a step"))?;
         }
         if self.guard > 0 {
             self.arena.as_mut().fill(POISON);
@@ -107,8 +105,6 @@ impl CpuDevice {
 const POISON: u8 = 0xff;
 /// Guard bytes behind each slot in tests.
 const GUARD: usize = 256;
-/// Largest arena: what a step may need is bounded by the engine's batch, so more than this is a mistake.
-const MAX_ARENA: u64 = 1 << 40;
 
 impl Device for CpuDevice {
     fn name(&self) -> &str {
@@ -125,10 +121,8 @@ impl Device for CpuDevice {
 
     fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
         let total = bytes.iter().fold(0u64, |a, b| a.saturating_add(*b));
-        if total > MAX_ARENA {
-            return Err(self.error_memory(total, "caches"));
-        }
-        self.states = bytes.iter().map(|&b| AlignedBytes::zeroed(b as usize)).collect();
+        let made: Option<_> = bytes.iter().map(|&b| AlignedBytes::try_zeroed(b as usize)).collect();
+        self.states = made.ok_or_else(|| self.error_memory(total, "caches"))?;
         Ok(())
     }
 

@@ -46,7 +46,7 @@ impl Barrier {
         let mut spins = 0u32;
         while self.generation.load(Ordering::Acquire) == generation {
             spins += 1;
-            if spins % SPINS_BEFORE_YIELD == 0 {
+            if spins.is_multiple_of(SPINS_BEFORE_YIELD) {
                 std::thread::yield_now();
             } else {
                 std::hint::spin_loop();
@@ -134,7 +134,7 @@ impl Pool {
         let mut spins = 0u32;
         while s.finished.load(Ordering::Acquire) < self.threads.len() {
             spins += 1;
-            if spins % SPINS_BEFORE_YIELD == 0 { std::thread::yield_now() } else { std::hint::spin_loop() }
+            if spins.is_multiple_of(SPINS_BEFORE_YIELD) { std::thread::yield_now() } else { std::hint::spin_loop() }
         }
         if let Err(panic) = own {
             std::panic::resume_unwind(panic);
@@ -181,7 +181,7 @@ fn next_job(s: &Shared, seen: u64) -> Option<(u64, JobPtr)> {
             break;
         }
         spins += 1;
-        if spins % 1024 == 0 && start.elapsed() > SPIN {
+        if spins.is_multiple_of(1024) && start.elapsed() > SPIN {
             let mut slot = lock(&s.job);
             s.sleeping.fetch_add(1, Ordering::SeqCst);
             while slot.0 == seen && !s.stop.load(Ordering::SeqCst) {

@@ -7,10 +7,16 @@ mod gemma3;
 mod llama;
 mod qwen2;
 mod qwen3;
+mod qwen35;
 
 /// Writes a model to a page and gives the logits.
 pub type Write = fn(&mut Page) -> Result<ValueId, PageError>;
 
 /// The pages by GGUF's name of the architecture.
-pub const PAGES: &[(&str, Write)] =
-    &[("llama", llama::write), ("qwen2", qwen2::write), ("qwen3", qwen3::write), ("gemma3", gemma3::write)];
+pub const PAGES: &[(&str, Write)] = &[
+    ("llama", llama::write),
+    ("qwen2", qwen2::write),
+    ("qwen3", qwen3::write),
+    ("qwen35", qwen35::write),
+    ("gemma3", gemma3::write),
+];

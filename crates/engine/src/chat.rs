@@ -8,7 +8,7 @@ mod python;
 mod time;
 
 use std::io;
-use std::sync::mpsc;
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, SystemTime};
 
 use minijinja::syntax::SyntaxConfig;
@@ -20,7 +20,7 @@ const MAX_SOURCE: usize = 1 << 18;
 const MAX_LINE: usize = 65_000;
 /// Work that any render may do: instructions, and one for each 64 bytes of data made.
 const BASE_FUEL: u64 = 500_000;
-/// More work a message, and never more in total than [`MAX_FUEL`]: [`STACK`] is sized by it.
+/// More work a message, and never more in total than [`MAX_FUEL`]: [`STACKS`] are sized by it.
 const MESSAGE_FUEL: u64 = 500;
 /// The work of the longest conversation.
 const MAX_FUEL: u64 = 4_000_000;
@@ -29,8 +29,9 @@ const MAX_RECURSION: usize = 100;
 /// The longest output in bytes, beyond eight times what the messages hold.
 const MAX_OUTPUT: usize = 1 << 20;
 /// The stack of a render. Values nest at most as deep as the fuel lets a template build them, and they are freed,
-/// compared and printed recursively; only what is touched of it becomes memory.
-const STACK: usize = 256 << 20;
+/// compared and printed recursively; only what is touched of it becomes memory. Where the system gives no such thread
+/// (a limit on address space), a smaller one does, with as much less work allowed.
+const STACKS: [usize; 3] = [256 << 20, 64 << 20, 16 << 20];
 /// How long a template may take. Fuel bounds the instructions; this bounds what one instruction does to a list that
 /// holds itself many times over (turning it into text, comparing it), which minijinja charges only afterwards.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -55,7 +56,7 @@ impl Message {
 #[derive(Debug, thiserror::Error)]
 pub enum ChatError {
     /// The template cannot be parsed.
-    #[error("the chat template has a syntax error{0} (run without the template, or mend it in the model's files)")]
+    #[error("the chat template has a syntax error{0}")]
     Syntax(String),
     /// The template itself refuses the conversation (`raise_exception`): a system message it does not know, or turns
     /// that do not alternate.
@@ -100,9 +101,14 @@ impl ChatTemplate {
         python::install(&mut environment);
         let source = python::without_generation_tags(source);
         // Parsing recurses as deep as the template nests, so it has its own stack as rendering has.
-        let environment = limited(move || match environment.add_template_owned(NAME, source) {
-            Ok(()) => Ok(environment),
-            Err(error) => Err(ChatError::Syntax(place(&error))),
+        let environment = limited(move |share| {
+            if source.len() > MAX_SOURCE / share {
+                return Err(ChatError::Limit("source for the memory that this process may have"));
+            }
+            match environment.add_template_owned(NAME, source) {
+                Ok(()) => Ok(environment),
+                Err(error) => Err(ChatError::Syntax(place(&error))),
+            }
         })?;
         Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned() })
     }
@@ -132,7 +138,6 @@ impl ChatTemplate {
         let mut environment = self.environment.clone();
         // A long conversation passes through several filters: each byte may be made some times over.
         let fuel = BASE_FUEL + messages.len() as u64 * MESSAGE_FUEL + size as u64 / 8;
-        environment.set_fuel(Some(fuel.min(MAX_FUEL)));
         environment.add_function("strftime_now", move |format: &str| time::format(format, now));
         let list: Vec<Value> = messages.iter().map(message_value).collect();
         // What `transformers` passes: `tools` and `documents` are there and none.
@@ -145,7 +150,8 @@ impl ChatTemplate {
             ("eos_token", Value::from(self.eos.as_str())),
         ]);
         let mut out = Limited { bytes: Vec::new(), limit: MAX_OUTPUT.saturating_add(size.saturating_mul(8)) };
-        limited(move || {
+        limited(move |share| {
+            environment.set_fuel(Some(fuel.min(MAX_FUEL / share as u64)));
             let template = environment.get_template(NAME).map_err(|e| ChatError::Render(place(&e)))?;
             match template.render_captured_to(context, &mut out) {
                 Ok(_) => Ok(String::from_utf8_lossy(&out.bytes).into_owned()),
@@ -162,14 +168,34 @@ fn message_value(message: &Message) -> Value {
     ])
 }
 
-/// Runs `work` on a thread with [`STACK`] bytes of stack. A thread that is over the [`DEADLINE`] is left behind.
-fn limited<T: Send + 'static>(work: impl FnOnce() -> Result<T, ChatError> + Send + 'static) -> Result<T, ChatError> {
+/// Runs `work` on a thread with the largest of [`STACKS`] that there is; it gets what part of the first one that is, as
+/// a divisor. A thread that is over the [`DEADLINE`] is left behind.
+fn limited<T: Send + 'static>(
+    work: impl FnOnce(usize) -> Result<T, ChatError> + Send + 'static,
+) -> Result<T, ChatError> {
     let (send, receive) = mpsc::sync_channel(1);
-    let thread = std::thread::Builder::new().name("chat template".to_owned()).stack_size(STACK).spawn(move || {
-        // Nobody listens any more when the deadline has passed.
-        let _ = send.send(work());
-    });
-    thread.map_err(|e| ChatError::Render(format!(": no thread to run it on: {e}")))?;
+    // A thread that cannot be made does not give back what it was to run: the work comes to it when it is there.
+    let (hand, take) = mpsc::sync_channel::<(usize, Box<dyn FnOnce(usize) -> Result<T, ChatError> + Send>)>(1);
+    let take = Arc::new(Mutex::new(take));
+    let start = |stack: usize| {
+        let (send, take) = (send.clone(), take.clone());
+        std::thread::Builder::new().name("chat template".to_owned()).stack_size(stack).spawn(move || {
+            let handed = take.lock().ok().and_then(|take| take.recv().ok());
+            if let Some((share, work)) = handed {
+                // Nobody listens any more when the deadline has passed.
+                let _ = send.send(work(share));
+            }
+        })
+    };
+    let mut refused = None;
+    let stack = STACKS.into_iter().find(|&stack| start(stack).map_err(|e| refused = Some(e)).is_ok());
+    let Some(stack) = stack else {
+        let why = refused.map_or(String::new(), |e| format!(": {e}"));
+        return Err(ChatError::Render(format!(": no thread to run it on{why}")));
+    };
+    drop(send);
+    // The channel has room for it.
+    let _ = hand.send((STACKS[0] / stack, Box::new(work)));
     match receive.recv_timeout(DEADLINE) {
         Ok(result) => result,
         Err(mpsc::RecvTimeoutError::Timeout) => Err(ChatError::Limit("5 seconds")),

@@ -1,19 +1,21 @@
 //! What a model's file says about its shape, in one form for GGUF metadata and Hugging Face's `config.json`.
 
-use serde_json::Value as Json;
+mod json;
 
 use crate::files::{FileError, Kind, MetadataAccess, ModelFile};
 use crate::rope::{RopeConfig, Scaling};
+use onetrip_core::ops::conv::MAX_TAPS;
 
 /// Upper limits: a number beyond them is damage, not a model.
 const MAX_LAYERS: usize = 4096;
 const MAX_WIDTH: usize = 1 << 20;
 const MAX_CONTEXT: usize = 1 << 27;
+const MAX_HEAD: usize = 4096;
 
 /// The shape of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Architecture, by GGUF's names: `llama`, `qwen2`, `qwen3`, `gemma3`.
+    /// Architecture, by GGUF's names: `llama`, `qwen2`, `qwen3`, `qwen35`, `gemma3`.
     pub arch: String,
     /// Layers.
     pub layers: usize,
@@ -43,6 +45,30 @@ pub struct Config {
     pub attention_scale: Option<f32>,
     /// Norm weights are stored less one (Gemma in Hugging Face's form).
     pub norm_plus_one: bool,
+    /// Layers that keep a state instead of a cache.
+    pub recurrent: Option<Recurrent>,
+}
+
+/// The shape of layers that keep a recurrent state (gated delta net).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recurrent {
+    /// Query and key heads.
+    pub k_heads: usize,
+    /// Value heads.
+    pub v_heads: usize,
+    /// Numbers in a head of each.
+    pub state: usize,
+    /// Inputs that the convolution sees.
+    pub conv: usize,
+    /// One layer in so many has full attention.
+    pub period: usize,
+}
+
+impl Recurrent {
+    /// Layer `layer` has full attention.
+    pub fn is_attention(&self, layer: usize) -> bool {
+        (layer + 1).is_multiple_of(self.period)
+    }
 }
 
 /// A configuration that cannot be used.
@@ -61,6 +87,12 @@ pub enum ConfigError {
         /// What there is.
         known: String,
     },
+    /// Weights without a configuration.
+    #[error("{file}: a bare safetensors file does not say what model it is: give the folder that has its config.json")]
+    Bare {
+        /// The file.
+        file: String,
+    },
     /// Numbers that do not fit together.
     #[error("{file}: {what}; the file is damaged or of an unknown variant: fetch or convert it again")]
     Shape {
@@ -76,42 +108,87 @@ impl Config {
     pub fn read(file: &ModelFile) -> Result<Config, ConfigError> {
         let config = match file.kind() {
             Kind::Gguf => from_gguf(file)?,
-            Kind::HuggingFace => from_json(file)?,
-            Kind::Safetensors => {
-                let what = "a bare safetensors file says nothing about its architecture; give the folder that has its \
-                            config.json";
-                return Err(ConfigError::Shape { file: file.name().into(), what: what.into() });
-            }
+            Kind::HuggingFace => json::read(file)?,
+            Kind::Safetensors => return Err(ConfigError::Bare { file: file.name().into() }),
         };
         config.check(file)?;
         Ok(config)
     }
 
     fn check(&self, file: &ModelFile) -> Result<(), ConfigError> {
-        let shape = |what: String| Err(ConfigError::Shape { file: file.name().into(), what });
+        let shape = |what: String| ConfigError::Shape { file: file.name().into(), what };
         let known: Vec<&str> = crate::arch::PAGES.iter().map(|(name, _)| *name).collect();
         if !known.contains(&self.arch.as_str()) {
             let (arch, known) = (crate::files::shown(&self.arch), known.join(", "));
             return Err(ConfigError::Arch { file: file.name().into(), arch, known });
         }
-        if self.layers == 0 || self.width == 0 || self.heads == 0 || self.kv_heads == 0 || self.context == 0 {
-            return shape(format!("{self:?} has a zero"));
+        // A key by its name in GGUF, or in `config.json`.
+        let key = |gguf: &str, json: &str| match file.kind() {
+            Kind::Gguf => format!("`{}.{gguf}`", self.arch),
+            _ => format!("`{json}` of config.json"),
+        };
+        let counts = [
+            (self.layers, "block_count", "num_hidden_layers"),
+            (self.width, "embedding_length", "hidden_size"),
+            (self.heads, "attention.head_count", "num_attention_heads"),
+            (self.kv_heads, "attention.head_count_kv", "num_key_value_heads"),
+            (self.context, "context_length", "max_position_embeddings"),
+        ];
+        if let Some((_, gguf, json)) = counts.iter().find(|(n, ..)| *n == 0) {
+            return Err(shape(format!("{} is 0: at least 1 is needed", key(gguf, json))));
         }
-        if self.heads % self.kv_heads != 0 {
-            return shape(format!("{} query heads do not divide among {} key heads", self.heads, self.kv_heads));
+        if !self.heads.is_multiple_of(self.kv_heads) {
+            let keys = [key(counts[2].1, counts[2].2), key(counts[3].1, counts[3].2)];
+            let (q, kv) = (self.heads, self.kv_heads);
+            return Err(shape(format!(
+                "{q} query heads ({}) do not divide among {kv} key heads ({})",
+                keys[0], keys[1]
+            )));
         }
-        if self.head_dim == 0 || self.head_dim > 4096 || self.rope.dim == 0 || self.rope.dim % 2 != 0 {
-            return shape(format!("a head of {} with {} rotated", self.head_dim, self.rope.dim));
+        let (head, rotated) = (self.head_dim, self.rope.dim);
+        if !(1..=MAX_HEAD).contains(&head) {
+            let key = key("attention.key_length", "head_dim");
+            return Err(shape(format!(
+                "a head has {head} numbers ({key}, or the width by the heads): 1 to {MAX_HEAD} can be"
+            )));
         }
-        if self.rope.dim > self.head_dim || !(self.rope.base > 0.0) || !(self.eps >= 0.0) {
-            return shape(format!("rotary dimension {}, base {}, epsilon {}", self.rope.dim, self.rope.base, self.eps));
+        if rotated < 2 || !rotated.is_multiple_of(2) || rotated > head {
+            let key = key("rope.dimension_count", "head_dim");
+            return Err(shape(format!(
+                "{rotated} numbers of a head are rotated ({key}): an even number from 2 to {head} can be"
+            )));
+        }
+        let within = |x: f32, low: f32, high: f32, gguf: &str, json: &str| match x >= low && x <= high {
+            true => Ok(()),
+            false => Err(shape(format!("{} is {x}: {low} to {high} can be", key(gguf, json)))),
+        };
+        within(self.eps, 0.0, 1.0, "attention.layer_norm_rms_epsilon", "rms_norm_eps")?;
+        within(self.rope.base, 1e-3, 1e12, "rope.freq_base", "rope_theta")?;
+        within(self.local_rope_base, 1e-3, 1e12, "rope.freq_base_swa", "rope_local_base_freq")?;
+        if let Some(scale) = self.attention_scale {
+            within(1.0 / (scale * scale), 1e-6, 1e6, "attention.scale", "query_pre_attn_scalar")?;
+        }
+        for part in self.rope.scaling.numbers() {
+            within(
+                part.value,
+                part.low,
+                part.high,
+                &format!("rope.scaling.{}", part.gguf),
+                &format!("rope_scaling.{}", part.json),
+            )?;
+        }
+        if let Scaling::Llama3 { low, high, .. } = self.rope.scaling
+            && low >= high
+        {
+            let keys = "`rope_scaling.low_freq_factor` and `rope_scaling.high_freq_factor` of config.json";
+            return Err(shape(format!("{keys} are {low} and {high}: the first has to be the smaller one")));
         }
         Ok(())
     }
 
     /// Layer `i` sees everything before it.
     pub fn is_global(&self, layer: usize) -> bool {
-        self.window.is_none() || (self.window_period > 0 && (layer + 1) % self.window_period == 0)
+        self.window.is_none() || (self.window_period > 0 && (layer + 1).is_multiple_of(self.window_period))
     }
 }
 
@@ -130,12 +207,13 @@ fn from_gguf(file: &ModelFile) -> Result<Config, ConfigError> {
     let heads = count("attention.head_count", MAX_WIDTH)?;
     let width = count("embedding_length", MAX_WIDTH)?;
     let head_dim = opt_count("attention.key_length", MAX_WIDTH)?.unwrap_or(width / heads.max(1));
+    let context = count("context_length", MAX_CONTEXT)?;
     let scaling = match file.key(m.opt_str(&key("rope.scaling.type")))? {
         None | Some("none") => Scaling::None,
         Some("linear") => Scaling::Linear { factor: opt_f32("rope.scaling.factor")?.unwrap_or(1.0) },
         Some("yarn") => Scaling::Yarn {
             factor: opt_f32("rope.scaling.factor")?.unwrap_or(1.0),
-            original: opt_count("rope.scaling.original_context_length", MAX_CONTEXT)?.unwrap_or(0) as f32,
+            original: opt_count("rope.scaling.original_context_length", MAX_CONTEXT)?.unwrap_or(context) as f32,
             attention: opt_f32("rope.scaling.attn_factor")?,
             beta_fast: 32.0,
             beta_slow: 1.0,
@@ -146,13 +224,16 @@ fn from_gguf(file: &ModelFile) -> Result<Config, ConfigError> {
         }
     };
     let window = opt_count("attention.sliding_window", MAX_CONTEXT)?.filter(|w| *w > 0).map(|w| w as u32);
+    let recurrent = if arch == "qwen35" { Some(recurrent(file, &arch)?) } else { None };
+    // Layers at the end that guess further tokens (multi-token prediction) are no part of the model proper.
+    let guessing = opt_count("nextn_predict_layers", MAX_LAYERS)?.unwrap_or(0);
     Ok(Config {
-        layers: count("block_count", MAX_LAYERS)?,
+        layers: count("block_count", MAX_LAYERS)?.saturating_sub(guessing),
         width,
         heads,
         kv_heads: opt_count("attention.head_count_kv", MAX_WIDTH)?.unwrap_or(heads),
         head_dim,
-        context: count("context_length", MAX_CONTEXT)?,
+        context,
         eps: file.key(m.get_f32(&key("attention.layer_norm_rms_epsilon")))?,
         rope: RopeConfig {
             base: opt_f32("rope.freq_base")?.unwrap_or(10000.0),
@@ -165,90 +246,100 @@ fn from_gguf(file: &ModelFile) -> Result<Config, ConfigError> {
         neox: arch != "llama",
         attention_scale: None,
         norm_plus_one: false,
+        recurrent,
         arch,
     })
 }
 
-fn from_json(file: &ModelFile) -> Result<Config, ConfigError> {
-    let null = Json::Null;
-    let config = file.config().unwrap_or(&null);
-    let shape = |what: String| ConfigError::Shape { file: format!("{}/config.json", file.name()), what };
-    let opt_count = |key: &str, limit: usize| match config.get(key) {
-        None | Some(Json::Null) => Ok(None),
-        Some(v) => match v.as_u64().filter(|&n| n as usize <= limit) {
-            Some(n) => Ok(Some(n as usize)),
-            None => Err(shape(format!("`{key}` should be a whole number up to {limit}"))),
-        },
+/// Reads and checks the `ssm.*` keys.
+fn recurrent(file: &ModelFile, arch: &str) -> Result<Recurrent, ConfigError> {
+    let m = file.metadata();
+    let count = |name: &str, limit| file.key(m.get_count(&format!("{arch}.{name}"), limit));
+    let r = Recurrent {
+        k_heads: count("ssm.group_count", 4096)?,
+        v_heads: count("ssm.time_step_rank", 4096)?,
+        state: count("ssm.state_size", 4096)?,
+        conv: count("ssm.conv_kernel", MAX_TAPS)?,
+        period: file.key(m.opt_count(&format!("{arch}.full_attention_interval"), MAX_LAYERS))?.unwrap_or(4),
     };
-    let count = |key: &str, limit| opt_count(key, limit)?.ok_or_else(|| shape(format!("`{key}` is missing")));
-    let opt_f32 = |at: &Json, key: &str| at.get(key).and_then(Json::as_f64).map(|x| x as f32);
-    let model_type = config.get("model_type").and_then(Json::as_str).unwrap_or("");
-    let arch = match model_type {
-        "llama" | "mistral" => "llama",
-        "gemma3_text" => "gemma3",
-        other => other,
-    };
-    if !crate::arch::PAGES.iter().any(|(name, _)| *name == arch) {
-        let known = "llama, mistral, qwen2, qwen3, gemma3_text".to_string();
-        let arch = crate::files::shown(arch);
-        return Err(ConfigError::Arch { file: file.name().into(), arch, known });
+    let inner = count("ssm.inner_size", MAX_WIDTH)?;
+    let shape = |what: String| Err(ConfigError::Shape { file: file.name().into(), what });
+    let least = [
+        (r.k_heads, 1, "ssm.group_count"),
+        (r.v_heads, 1, "ssm.time_step_rank"),
+        (r.state, 1, "ssm.state_size"),
+        (r.period, 1, "full_attention_interval"),
+        (r.conv, 2, "ssm.conv_kernel"),
+    ];
+    if let Some((n, least, key)) = least.iter().find(|(n, least, _)| n < least) {
+        return shape(format!("`{arch}.{key}` is {n}: at least {least} is needed"));
     }
-    let heads = count("num_attention_heads", MAX_WIDTH)?;
-    let width = count("hidden_size", MAX_WIDTH)?;
-    let head_dim = opt_count("head_dim", MAX_WIDTH)?.unwrap_or(width / heads.max(1));
-    // Newer files keep all of the rotary embedding's numbers together.
-    let rope =
-        [config.get("rope_parameters"), config.get("rope_scaling")].into_iter().flatten().find(|v| v.is_object());
-    let rope = rope.unwrap_or(&null);
-    let rope = if arch == "gemma3" { rope.get("full_attention").unwrap_or(rope) } else { rope };
-    let kind = rope.get("rope_type").or(rope.get("type")).and_then(Json::as_str).unwrap_or("default");
-    let factor = opt_f32(rope, "factor").unwrap_or(1.0);
-    let context = count("max_position_embeddings", MAX_CONTEXT)?;
-    let original = opt_f32(rope, "original_max_position_embeddings").unwrap_or(context as f32);
-    let scaling = match kind {
-        "default" => Scaling::None,
-        "linear" => Scaling::Linear { factor },
-        "yarn" => Scaling::Yarn {
-            factor,
-            original,
-            attention: opt_f32(rope, "attention_factor"),
-            beta_fast: opt_f32(rope, "beta_fast").unwrap_or(32.0),
-            beta_slow: opt_f32(rope, "beta_slow").unwrap_or(1.0),
-        },
-        "llama3" => Scaling::Llama3 {
-            factor,
-            low: opt_f32(rope, "low_freq_factor").unwrap_or(1.0),
-            high: opt_f32(rope, "high_freq_factor").unwrap_or(4.0),
-            original,
-        },
-        other => return Err(shape(format!("rope scaling `{}` is not known", crate::files::shown(other)))),
-    };
-    let windowed = match arch {
-        "gemma3" => true,
-        "qwen2" | "qwen3" => config.get("use_sliding_window").and_then(Json::as_bool).unwrap_or(false),
-        _ => true,
-    };
-    let window = opt_count("sliding_window", MAX_CONTEXT)?.filter(|&w| windowed && w > 0).map(|w| w as u32);
-    let scalar = opt_f32(config, "query_pre_attn_scalar").filter(|s| arch == "gemma3" && *s > 0.0);
-    let base = opt_f32(rope, "rope_theta").or(opt_f32(config, "rope_theta"));
-    Ok(Config {
-        layers: count("num_hidden_layers", MAX_LAYERS)?,
-        width,
-        heads,
-        kv_heads: opt_count("num_key_value_heads", MAX_WIDTH)?.unwrap_or(heads),
-        head_dim,
-        context,
-        eps: opt_f32(config, "rms_norm_eps").unwrap_or(1e-6),
-        rope: RopeConfig { base: base.unwrap_or(if arch == "gemma3" { 1e6 } else { 10000.0 }), dim: head_dim, scaling },
-        local_rope_base: opt_f32(config, "rope_local_base_freq").unwrap_or(10000.0),
-        window,
-        window_period: match arch {
-            "gemma3" => opt_count("sliding_window_pattern", MAX_LAYERS)?.unwrap_or(6),
-            _ => 0,
-        },
-        neox: true,
-        attention_scale: scalar.map(|s| 1.0 / s.sqrt()),
-        norm_plus_one: arch == "gemma3",
-        arch: arch.to_string(),
-    })
+    if r.v_heads * r.state != inner {
+        let (v, s) = (r.v_heads, r.state);
+        return shape(format!(
+            "`{arch}.ssm.inner_size` is {inner}, but {v} heads (`ssm.time_step_rank`) of {s} (`ssm.state_size`) are {}",
+            v * s
+        ));
+    }
+    if !r.v_heads.is_multiple_of(r.k_heads) {
+        let (v, k) = (r.v_heads, r.k_heads);
+        let keys = "`ssm.time_step_rank`, `ssm.group_count`";
+        return shape(format!("{v} value heads do not divide among {k} key heads ({keys})"));
+    }
+    Ok(r)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::files::{GgufWriter, Value};
+
+    /// The error of a small model's file with these entries changed or added; empty where it is read.
+    fn error(changes: &[(&str, Value)]) -> String {
+        let mut w = GgufWriter::new();
+        w.set("general.architecture", Value::Str("llama".into()));
+        let counts =
+            [("block_count", 2), ("embedding_length", 64), ("attention.head_count", 4), ("context_length", 128)];
+        for (key, n) in counts {
+            w.set(format!("llama.{key}"), Value::U64(n));
+        }
+        w.set("llama.attention.layer_norm_rms_epsilon", Value::F64(1e-5));
+        for (key, value) in changes {
+            w.set(format!("llama.{key}"), value.clone());
+        }
+        let file = ModelFile::from_slice("test.gguf", &w.to_bytes().expect("a small file")).expect("opens");
+        Config::read(&file).err().map_or(String::new(), |e| e.to_string())
+    }
+
+    #[test]
+    fn numbers_that_would_make_every_logit_nan_are_refused_by_key() {
+        assert_eq!(error(&[]), "");
+        let of =
+            |kind: &str, key, x: f64| error(&[("rope.scaling.type", Value::Str(kind.into())), (key, Value::F64(x))]);
+        for x in [f64::INFINITY, f64::NAN, 1e300, -1.0] {
+            for (key, error) in [
+                ("attention.layer_norm_rms_epsilon", error(&[("attention.layer_norm_rms_epsilon", Value::F64(x))])),
+                ("rope.freq_base", error(&[("rope.freq_base", Value::F64(x))])),
+                ("rope.scaling.factor", of("linear", "rope.scaling.factor", x)),
+                ("rope.scaling.factor", of("yarn", "rope.scaling.factor", x)),
+                ("rope.scaling.attn_factor", of("yarn", "rope.scaling.attn_factor", x)),
+            ] {
+                assert!(
+                    error.contains(&format!("`llama.{key}` is ")) && error.contains(" can be"),
+                    "{key} {x}: {error}"
+                );
+            }
+        }
+        assert!(of("linear", "rope.scaling.factor", 0.0).contains("`llama.rope.scaling.factor` is 0: "));
+        assert_eq!(of("linear", "rope.scaling.factor", 4.0), "");
+    }
+
+    #[test]
+    fn counts_that_cannot_be_are_named_by_their_key() {
+        let count = |key: &'static str, n| error(&[(key, Value::U64(n))]);
+        assert!(count("block_count", 0).contains("`llama.block_count` is 0"));
+        assert!(count("attention.key_length", 5000).contains("`llama.attention.key_length`"));
+        assert!(count("rope.dimension_count", 18).contains("an even number from 2 to 16"));
+        assert!(count("attention.head_count_kv", 3).contains("4 query heads"));
+    }
 }

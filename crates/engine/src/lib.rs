@@ -12,6 +12,7 @@ pub mod model;
 pub mod page;
 pub mod profiles;
 pub mod rope;
+pub mod sampling;
 pub mod scheduler;
 pub mod shape;
 pub mod step;

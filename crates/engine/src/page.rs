@@ -2,21 +2,25 @@
 
 use onetrip_core::formats::DType;
 use onetrip_core::graph::{Graph, Source, ValueId};
-use onetrip_core::ops::ShapeError;
 use onetrip_core::ops::attention::Attention;
 use onetrip_core::ops::cache_write::CacheWrite;
+use onetrip_core::ops::columns::Columns;
+use onetrip_core::ops::conv::Conv;
+use onetrip_core::ops::delta_net::DeltaNet;
 use onetrip_core::ops::elementwise::{Elementwise, Tree};
 use onetrip_core::ops::embed::Embed;
 use onetrip_core::ops::gather_rows::GatherRows;
+use onetrip_core::ops::l2_norm::L2Norm;
 use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use onetrip_core::ops::rope::Rope;
 use onetrip_core::ops::sample::Sample;
+use onetrip_core::ops::{OpDef, ShapeError};
 use onetrip_core::tensor::{Cache, Sig};
 
 pub use onetrip_core::ops::elementwise::Unary;
 
-use crate::config::Config;
+use crate::config::{Config, Recurrent};
 use crate::files::FileError;
 use crate::rope::RopeConfig;
 use crate::weights::Weights;
@@ -145,7 +149,8 @@ impl<'a> Page<'a> {
         self.norm_of(x, name, self.config.head_dim)
     }
 
-    fn norm_of(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
+    /// RMS norm of every `dim` numbers, times the weight of that name.
+    pub fn norm_of(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
         let weight = self.weight(&format!("{name}.weight"))?;
         let norm = RmsNorm { eps: self.config.eps, dim, weight: false, residual: false };
         let normed = self.push(name, norm, &[x])?;
@@ -169,7 +174,73 @@ impl<'a> Page<'a> {
 
     /// `a + b`.
     pub fn add(&mut self, name: &str, a: ValueId, b: ValueId) -> Made {
-        self.push(name, Elementwise { tree: Tree::add(Tree::In(0), Tree::In(1)) }, &[a, b])
+        self.push(name, Elementwise { tree: Tree::sum(Tree::In(0), Tree::In(1)) }, &[a, b])
+    }
+
+    /// `a · b`.
+    pub fn mul(&mut self, name: &str, a: ValueId, b: ValueId) -> Made {
+        self.push(name, Elementwise::mul(), &[a, b])
+    }
+
+    /// `x` plus the weight row of that name.
+    pub fn add_row(&mut self, x: ValueId, name: &str) -> Made {
+        let row = self.weight(name)?;
+        self.push(&name.replace('.', "_"), Elementwise::add(), &[x, row])
+    }
+
+    /// `x` times the weight row of that name.
+    pub fn mul_row(&mut self, x: ValueId, name: &str) -> Made {
+        let row = self.weight(name)?;
+        self.push(name, Elementwise::mul(), &[x, row])
+    }
+
+    /// `f(x)`.
+    pub fn unary(&mut self, f: Unary, x: ValueId, name: &str) -> Made {
+        self.push(name, Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[x])
+    }
+
+    /// Of every `group` numbers the `len` from `start` on.
+    pub fn columns(&mut self, x: ValueId, name: &str, group: usize, start: usize, len: usize) -> Made {
+        self.push(name, Columns { group, start, len }, &[x])
+    }
+
+    /// Every `dim` numbers divided by their length.
+    pub fn l2_norm(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
+        self.push(name, L2Norm { eps: self.config.eps, dim }, &[x])
+    }
+
+    /// The shape of the recurrent layers; an error if the configuration has none.
+    pub fn recurrent(&self) -> Result<Recurrent, PageError> {
+        let missing = || {
+            let why = "the configuration says nothing of recurrent layers (keys `ssm.*`)".to_string();
+            PageError::Shape { file: self.weights.file().name().into(), error: ShapeError { op: DeltaNet::NAME, why } }
+        };
+        self.config.recurrent.ok_or_else(missing)
+    }
+
+    /// A state of the engine, new in this layer.
+    fn state(&mut self, name: &str, sig: Sig) -> ValueId {
+        let index = Source::State(self.states.len());
+        self.states.push(sig.clone());
+        self.graph.source(format!("{}{name}", self.prefix), sig, index)
+    }
+
+    /// Causal convolution of every channel with the filters of that name; the last inputs stay in a recurrent state.
+    pub fn conv(&mut self, x: ValueId, name: &str, taps: usize) -> Made {
+        let filter = self.weight(&format!("{name}.weight"))?;
+        let width = self.graph.values[x].sig.width;
+        let state = self.state("conv_state", Sig::recurrent((taps - 1) * width));
+        self.push(name, Conv { taps }, &[x, filter, state])
+    }
+
+    /// The gated delta rule on q, k, v, the logarithm of the decay, and beta; its state stays with the sequence.
+    pub fn delta_net(&mut self, ins: [ValueId; 5], r: Recurrent) -> Made {
+        let (k_heads, v_heads, k_dim, v_dim) = (r.k_heads, r.v_heads, r.state, r.state);
+        let scale = 1.0 / (k_dim as f32).sqrt();
+        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: None, norm: None };
+        let state = self.state("delta_state", Sig::recurrent(delta.state_width()));
+        let [q, k, v, g, beta] = ins;
+        self.push("delta_net", delta, &[q, k, v, g, beta, state])
     }
 
     /// A rotary embedding, with the divisors that the file may bring (`rope_freqs.weight`).
@@ -191,10 +262,7 @@ impl<'a> Page<'a> {
         let cache = Cache { heads: c.kv_heads, dim: c.head_dim };
         let mut written = [0; 2];
         for ((x, name), out) in [(k, "cache_k"), (v, "cache_v")].into_iter().zip(&mut written) {
-            let sig = Sig::state(cache, self.cache_type);
-            let index = Source::State(self.states.len());
-            let state = self.graph.source(format!("{}{name}", self.prefix), sig.clone(), index);
-            self.states.push(sig);
+            let state = self.state(name, Sig::state(cache, self.cache_type));
             *out = self.push(name, CacheWrite { pair: false, rope: None }, &[x, state])?;
         }
         let attention = Attention {
@@ -204,6 +272,7 @@ impl<'a> Page<'a> {
             scale: c.attention_scale.unwrap_or(1.0 / (c.head_dim as f32).sqrt()),
             window,
             softcap: None,
+            gate: false,
             q_rope: None,
             write: None,
         };

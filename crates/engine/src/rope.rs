@@ -49,6 +49,44 @@ pub enum Scaling {
     },
 }
 
+/// A number of a scaling, its keys after `rope.scaling.` (GGUF) and `rope_scaling.` (`config.json`), and its range.
+pub(crate) struct Part {
+    pub value: f32,
+    pub gguf: &'static str,
+    pub json: &'static str,
+    pub low: f32,
+    pub high: f32,
+}
+
+impl Scaling {
+    /// The numbers to check. Beyond the ranges angles would not be finite, or no model has been made.
+    pub(crate) fn numbers(&self) -> Vec<Part> {
+        let part = |value, gguf, json, low, high| Part { value, gguf, json, low, high };
+        let factor = |x| part(x, "factor", "factor", 1e-3, 1e6);
+        let context = |x| part(x, "original_context_length", "original_max_position_embeddings", 1.0, 1e9);
+        match *self {
+            Scaling::None => vec![],
+            Scaling::Linear { factor: f } => vec![factor(f)],
+            Scaling::Yarn { factor: f, original, attention, beta_fast, beta_slow } => {
+                let mut all = vec![
+                    factor(f),
+                    context(original),
+                    part(beta_fast, "yarn_beta_fast", "beta_fast", 1e-3, 1e6),
+                    part(beta_slow, "yarn_beta_slow", "beta_slow", 1e-3, 1e6),
+                ];
+                all.extend(attention.map(|x| part(x, "attn_factor", "attention_factor", 1e-3, 1e3)));
+                all
+            }
+            Scaling::Llama3 { factor: f, low, high, original } => vec![
+                factor(f),
+                context(original),
+                part(low, "low_freq_factor", "low_freq_factor", 1e-3, 1e6),
+                part(high, "high_freq_factor", "high_freq_factor", 1e-3, 1e6),
+            ],
+        }
+    }
+}
+
 impl RopeConfig {
     /// Frequencies and factor. `divisors`, one a pair, are those that some files bring along (Llama 3 in GGUF).
     pub fn spec(&self, divisors: Option<&[f32]>) -> RopeSpec {
@@ -83,7 +121,8 @@ impl RopeConfig {
             }
         };
         let divide = |(i, f): (usize, f64)| match divisors.and_then(|d| d.get(i)) {
-            Some(&d) if d > 0.0 => (f / d as f64) as f32,
+            // A divisor that makes no finite frequency is passed over.
+            Some(&d) if d > 0.0 && ((f / d as f64) as f32).is_finite() => (f / d as f64) as f32,
             _ => f as f32,
         };
         RopeSpec { inv_freq: inv_freq.into_iter().enumerate().map(divide).collect(), factor }

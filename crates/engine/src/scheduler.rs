@@ -25,6 +25,8 @@ pub struct Scheduler {
     free: Vec<u32>,
     /// Positions a sequence may have.
     context: usize,
+    /// The model keeps states that cannot go back to an earlier token.
+    recurrent: bool,
     /// Sequence of each span of the batch that was handed out last.
     running: Vec<usize>,
 }
@@ -50,8 +52,15 @@ impl Scheduler {
             sequences: vec![None; sequences],
             free: (0..pages as u32).rev().collect(),
             context,
+            recurrent: false,
             running: vec![],
         }
+    }
+
+    /// For a model with recurrent states: each sequence has the slot of its number, and a text is continued only from
+    /// where its state stands; anything else runs from the start.
+    pub fn recurrent(self, recurrent: bool) -> Scheduler {
+        Scheduler { recurrent, ..self }
     }
 
     /// Pages in all.
@@ -78,7 +87,8 @@ impl Scheduler {
     pub fn set_tokens(&mut self, seq: usize, tokens: &[u32]) -> usize {
         let Some(Some(s)) = self.sequences.get_mut(seq) else { return 0 };
         let same = s.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
-        s.done = s.done.min(same).min(tokens.len().saturating_sub(1));
+        let kept = s.done.min(same).min(tokens.len().saturating_sub(1));
+        s.done = if self.recurrent && kept < s.done { 0 } else { kept };
         s.tokens = tokens.to_vec();
         s.done
     }
@@ -112,6 +122,7 @@ impl Scheduler {
             }
             let span = SeqSpan {
                 pages: s.pages.clone(),
+                slot: i as u32,
                 sample: s.sample.clone(),
                 history: s.tokens[s.tokens.len().saturating_sub(HISTORY)..].to_vec(),
                 ..Default::default()
@@ -196,6 +207,23 @@ mod tests {
         let batch = again.next(512).expect("prompt");
         again.accept(&batch, token(5));
         assert_eq!(again.set_tokens(seq, &[1, 2]), 1, "the last token runs again");
+    }
+
+    #[test]
+    fn a_recurrent_state_is_continued_where_it_stands_or_begun_anew() {
+        let mut s = Scheduler::new(300, 2).recurrent(true);
+        let (_, seq) = (s.add(SampleParams::default()), s.add(SampleParams::default()).unwrap());
+        s.set_tokens(seq, &[1, 2, 3]);
+        let batch = s.next(512).expect("prompt");
+        assert_eq!(batch.seqs[0].slot, seq as u32);
+        assert!(batch.seqs[0].begins());
+        s.accept(&batch, token(4));
+        assert_eq!(s.set_tokens(seq, &[1, 2, 3, 4, 5]), 3, "the state stands behind the third token");
+        let batch = s.next(512).expect("two tokens");
+        assert!(!batch.seqs[0].begins());
+        s.accept(&batch, token(6));
+        assert_eq!(s.set_tokens(seq, &[1, 2, 3, 9]), 0, "the state has seen other tokens");
+        assert!(s.next(512).expect("all again").seqs[0].begins());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use onetrip_core::formats::DType;
 
+use crate::config::Recurrent;
 use crate::files::{FileError, Metadata, ModelFile, Value};
 
 /// What a name of a model without weights begins with.
@@ -28,6 +29,10 @@ pub struct Shape {
     is_tied: bool,
     /// Positions of a sliding window.
     window: Option<u64>,
+    /// Numbers of a head that are rotated, where not all are.
+    rotated: Option<u64>,
+    /// Layers that keep a state instead of a cache.
+    recurrent: Option<Recurrent>,
 }
 
 const LLAMA: Shape = Shape {
@@ -45,6 +50,8 @@ const LLAMA: Shape = Shape {
     eps: 1e-5,
     is_tied: true,
     window: None,
+    rotated: None,
+    recurrent: None,
 };
 
 const QWEN: Shape = Shape { arch: "qwen2", vocabulary: 151_936, context: 32_768, rope_base: 1e6, eps: 1e-6, ..LLAMA };
@@ -88,6 +95,23 @@ pub const SHAPES: &[Shape] = &[
         heads: 16,
         head_dim: 128,
         context: 40_960,
+        ..QWEN
+    },
+    Shape {
+        name: "qwen3.5-9b",
+        arch: "qwen35",
+        layers: 32,
+        width: 4096,
+        ffn: 12_288,
+        heads: 16,
+        kv_heads: 4,
+        head_dim: 256,
+        vocabulary: 248_320,
+        context: 262_144,
+        rope_base: 1e7,
+        is_tied: false,
+        rotated: Some(64),
+        recurrent: Some(Recurrent { k_heads: 16, v_heads: 32, state: 128, conv: 4, period: 4 }),
         ..QWEN
     },
     Shape {
@@ -147,6 +171,15 @@ pub fn open(name: &str) -> Result<ModelFile, ShapeError> {
     Ok(ModelFile::from_header(name, metadata(found), tensors(found, dtype))?)
 }
 
+impl Shape {
+    /// Numbers in the joint row of q, k and v, numbers in a row of values, and value heads, if this layer is recurrent.
+    fn delta_net(&self, layer: u64) -> Option<(u64, u64, u64)> {
+        let r = self.recurrent.filter(|r| !r.is_attention(layer as usize))?;
+        let inner = (r.v_heads * r.state) as u64;
+        Some((2 * (r.k_heads * r.state) as u64 + inner, inner, r.v_heads as u64))
+    }
+}
+
 fn metadata(s: &Shape) -> Metadata {
     let mut m = Metadata::new();
     m.insert("general.architecture".into(), Value::Str(s.arch.into()));
@@ -169,6 +202,22 @@ fn metadata(s: &Shape) -> Metadata {
     if let Some(window) = s.window {
         set("attention.sliding_window", Value::U64(window));
     }
+    if let Some(rotated) = s.rotated {
+        set("rope.dimension_count", Value::U64(rotated));
+    }
+    if let Some(r) = s.recurrent {
+        let counts = [
+            ("ssm.group_count", r.k_heads),
+            ("ssm.time_step_rank", r.v_heads),
+            ("ssm.state_size", r.state),
+            ("ssm.inner_size", r.v_heads * r.state),
+            ("ssm.conv_kernel", r.conv),
+            ("full_attention_interval", r.period),
+        ];
+        for (key, n) in counts {
+            set(key, Value::U64(n as u64));
+        }
+    }
     set("attention.layer_norm_rms_epsilon", Value::F64(s.eps));
     set("rope.freq_base", Value::F64(s.rope_base));
     m
@@ -188,17 +237,28 @@ fn tensors(s: &Shape, dtype: DType) -> Vec<(String, Vec<u64>, u32)> {
     }
     let (q, kv) = (s.heads * s.head_dim, s.kv_heads * s.head_dim);
     for layer in 0..s.layers {
-        let parts = [
-            ("attn_q", s.width, q),
-            ("attn_k", s.width, kv),
-            ("attn_v", s.width, kv),
-            ("attn_output", q, s.width),
-            ("ffn_gate", s.width, s.ffn),
-            ("ffn_up", s.width, s.ffn),
-            ("ffn_down", s.ffn, s.width),
-        ];
+        let mut parts = match s.delta_net(layer) {
+            Some((joint, inner, heads)) => vec![
+                ("attn_qkv", s.width, joint),
+                ("attn_gate", s.width, inner),
+                ("ssm_alpha", s.width, heads),
+                ("ssm_beta", s.width, heads),
+                ("ssm_out", inner, s.width),
+            ],
+            None => vec![
+                // Qwen 3.5's queries come with their gates.
+                ("attn_q", s.width, if s.recurrent.is_some() { 2 * q } else { q }),
+                ("attn_k", s.width, kv),
+                ("attn_v", s.width, kv),
+                ("attn_output", q, s.width),
+            ],
+        };
+        parts.extend([("ffn_gate", s.width, s.ffn), ("ffn_up", s.width, s.ffn), ("ffn_down", s.ffn, s.width)]);
         for (part, k, rows) in parts {
             matrix(format!("blk.{layer}.{part}"), k, rows, dtype);
+        }
+        if let (Some((joint, ..)), Some(r)) = (s.delta_net(layer), s.recurrent) {
+            matrix(format!("blk.{layer}.ssm_conv1d"), r.conv as u64, joint, DType::F32);
         }
     }
     let mut row = |name: String, width: u64| all.push((name, vec![width], DType::F32.ggml()));
@@ -206,13 +266,19 @@ fn tensors(s: &Shape, dtype: DType) -> Vec<(String, Vec<u64>, u32)> {
     for layer in 0..s.layers {
         let mut part = |part: &str, width| row(format!("blk.{layer}.{part}"), width);
         part("attn_norm.weight", s.width);
-        part("ffn_norm.weight", s.width);
+        if let (Some((_, _, heads)), Some(r)) = (s.delta_net(layer), s.recurrent) {
+            part("ssm_dt.bias", heads);
+            part("ssm_a", heads);
+            part("ssm_norm.weight", r.state as u64);
+        }
+        // Qwen 3.5 calls the norm before the feed-forward part by another name.
+        part(if s.recurrent.is_some() { "post_attention_norm.weight" } else { "ffn_norm.weight" }, s.width);
         if s.arch == "qwen2" {
             part("attn_q.bias", q);
             part("attn_k.bias", kv);
             part("attn_v.bias", kv);
         }
-        if matches!(s.arch, "qwen3" | "gemma3") {
+        if matches!(s.arch, "qwen3" | "gemma3") || (s.arch == "qwen35" && s.delta_net(layer).is_none()) {
             part("attn_q_norm.weight", s.head_dim);
             part("attn_k_norm.weight", s.head_dim);
         }
@@ -251,6 +317,7 @@ mod tests {
         assert_eq!(millions("gemma-3-270m"), 268);
         assert_eq!(millions("llama-8b"), 8030);
         assert_eq!(millions("qwen2.5-7b"), 7615);
+        assert_eq!(millions("qwen3.5-9b"), 8953);
     }
 
     #[test]

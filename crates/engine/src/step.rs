@@ -7,9 +7,11 @@ use std::time::Instant;
 use onetrip_core::batch::{SampleParams, SeqSpan, StepBatch};
 use onetrip_core::device::{Device, DeviceError, Recording};
 use onetrip_core::expr::Bind;
+use onetrip_core::ops::sample::NO_TOKEN;
 use onetrip_core::plan::Plan;
 use onetrip_core::probe::{Probe, Silent};
 use onetrip_core::run::record;
+use onetrip_core::tensor::Role;
 
 use crate::model::{Model, ModelError, PlanKey};
 use crate::page::Want;
@@ -28,6 +30,12 @@ pub enum StepError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
+    /// The model gives no numbers to choose a token by.
+    #[error(
+        "the logits after {0} tokens are not finite: the weights are damaged or the precision is too low (fetch the \
+             model again, or try --compute f32)"
+    )]
+    Logits(usize),
     /// What was asked for cannot be done.
     #[error("{0}")]
     Input(String),
@@ -68,6 +76,9 @@ impl Engine {
         }
         let pages = Scheduler::pages(context, sequences) as u64;
         let state_bytes = |s: &onetrip_core::tensor::Sig| {
+            if s.role == Role::Recurrent {
+                return Some((s.row_bytes() as u64).saturating_mul(sequences as u64));
+            }
             let row = s.cache().and_then(|c| s.dtype.row_bytes(c.dim).map(|b| (b * c.heads) as u64));
             row.map(|row| row.saturating_mul(pages).saturating_mul(PAGE_LEN as u64))
         };
@@ -78,13 +89,19 @@ impl Engine {
                 "heads of {dim} are no whole blocks of --cache {cache}: use f16 or f32"
             )));
         };
-        check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context)?;
+        check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context, sequences)?;
         device.set_states(&bytes)?;
         let weights = model.weights().load(model.layouts(), threads, progress);
-        let no_memory = |e| StepError::Input(format!("no memory for the weights: {e}"));
+        let file = model.file.name().to_string();
+        let no_memory = |e| {
+            StepError::Input(format!(
+                "{file}: no memory for its weights: {e}; free some, or use a smaller model or --weights"
+            ))
+        };
         device.set_weights(weights.map_err(no_memory)?);
         let vocabulary = model.vocabulary()?;
-        let (plans, scheduler) = (HashMap::new(), Scheduler::new(context, sequences));
+        let (plans, scheduler) =
+            (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));
         Ok(Engine { model, device, plans, scheduler, vocabulary, context, sequences, top: 0 })
     }
 
@@ -137,6 +154,9 @@ impl Engine {
         let width = 2 + 2 * self.top;
         let tokens =
             self.scheduler.accept(&batch, |row| sampled(&out[row * width..(row + 1) * width], &batch.seqs[row]));
+        if let Some(bad) = tokens.iter().find(|t| t.id == NO_TOKEN) {
+            return Err(StepError::Logits(self.scheduler.tokens(bad.seq).len().saturating_sub(1)));
+        }
         Ok(Some(tokens))
     }
 
@@ -201,7 +221,7 @@ impl Engine {
             let ids: Vec<u32> =
                 (0..t / s).map(|j| ((i as u64 * 31 + j * 7 + 1) % self.vocabulary as u64) as u32).collect();
             let pages = (i * pages_each..(i + 1) * pages_each).map(|p| p as u32).collect();
-            batch.push(&ids, (l - t / s) as u32, SeqSpan { pages, ..Default::default() });
+            batch.push(&ids, (l - t / s) as u32, SeqSpan { pages, slot: i as u32, ..Default::default() });
         }
         batch.logit_rows = batch.seqs.iter().map(|s| s.start + s.count - 1).collect();
         Ok(batch)
@@ -239,15 +259,16 @@ fn sampled(row: &[f32], span: &SeqSpan) -> Sampled {
 }
 
 /// Refuses caches that are larger than the machine's memory, before they are touched.
-fn check_memory(bytes: u64, context: usize) -> Result<(), StepError> {
+fn check_memory(bytes: u64, context: usize, sequences: usize) -> Result<(), StepError> {
     let Ok(info) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
     let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"));
     let total = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map(|kb| kb * 1024);
     match total {
         Some(total) if bytes > total => Err(StepError::Input(format!(
-            "a context of {context} tokens needs {:.1} GB of caches, this machine has {:.1} GB: give a smaller --context",
+            "{sequences} sequence(s) of {context} tokens need {:.1} GB of caches, this machine has {:.1} GB: give a smaller {}",
             bytes as f64 / 1e9,
-            total as f64 / 1e9
+            total as f64 / 1e9,
+            if sequences > 1 { "--batch or --context" } else { "--context" }
         ))),
         _ => Ok(()),
     }

@@ -46,10 +46,12 @@ pub fn profiles_dir() -> Option<std::path::PathBuf> {
 }
 
 fn folder(switch: &str, name: &str) -> Option<std::path::PathBuf> {
-    if let Some(dir) = get(switch) {
-        return Some(dir.into());
+    // Paths may have any bytes.
+    let path = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
+    debug_assert!(SWITCHES.iter().any(|s| s.name == switch), "{switch} is not in the table of switches");
+    if let Some(dir) = path(switch) {
+        return Some(dir);
     }
-    let cache = std::env::var("XDG_CACHE_HOME").ok().filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
-    let cache = cache.or_else(|| std::env::var("HOME").ok().map(|home| std::path::Path::new(&home).join(".cache")));
+    let cache = path("XDG_CACHE_HOME").or_else(|| path("HOME").map(|home| home.join(".cache")));
     cache.map(|c| c.join("onetrip").join(name))
 }

@@ -27,13 +27,13 @@ use table::Table;
 #[derive(Debug, thiserror::Error)]
 pub enum TokenizerError {
     /// A key that the tokenizer needs is not in the metadata.
-    #[error("the model file has no {key}: it carries no tokenizer that onetrip can build (pass token ids instead)")]
+    #[error("key `{key}` is missing: the file has no tokenizer that can be built")]
     Missing {
         /// The metadata key.
         key: &'static str,
     },
     /// A key is there and its value cannot be used.
-    #[error("{key}: {problem}")]
+    #[error("key `{key}`: {problem}")]
     Invalid {
         /// The metadata key, or the part of `tokenizer.json`.
         key: &'static str,
@@ -41,7 +41,7 @@ pub enum TokenizerError {
         problem: String,
     },
     /// A kind of tokenizer that onetrip does not build.
-    #[error("{key} is {value:?}, which is not supported; supported are {supported}")]
+    #[error("key `{key}` is {value:?}, which is not supported (supported are {supported})")]
     Unsupported {
         /// The metadata key.
         key: &'static str,
@@ -86,7 +86,7 @@ enum Model {
     /// Byte-level BPE from GGUF metadata.
     Bpe(Box<bpe::ByteLevelBpe>),
     /// SentencePiece BPE by scores from GGUF metadata.
-    Spm(spm::ScoredBpe),
+    Spm(Box<spm::ScoredBpe>),
     /// A whole pipeline from a `tokenizer.json`; it finds special tokens itself.
     Json(Box<json::Pipeline>),
 }
@@ -243,8 +243,9 @@ impl Tokenizer {
         self.table.kind(id)
     }
 
-    /// The chat template that came with the tokenizer: Jinja source for [`crate::chat::ChatTemplate`].
+    /// The chat template that came with the tokenizer: Jinja source for [`crate::chat::ChatTemplate`]. An empty one is
+    /// none.
     pub fn chat_template(&self) -> Option<&str> {
-        self.chat_template.as_deref()
+        self.chat_template.as_deref().filter(|source| !source.trim().is_empty())
     }
 }

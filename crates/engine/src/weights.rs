@@ -1,7 +1,7 @@
 //! The weights of a model: found by GGUF's names whatever the file, and made ready in the layout that the plans want.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::{Mmap, MmapMut};
 use onetrip_core::cpu_mem::ALIGN;
@@ -228,32 +228,42 @@ impl Make {
     }
 }
 
-/// Writes a matrix in another type, layout, or both; `unit` are the bytes of 16 rows of the result.
+/// Writes a matrix in another type, layout, or both; `unit` are the bytes of 16 rows of the result. Works on this
+/// thread and on as many more as the system gives, up to `threads` in all.
 fn convert(e: &Entry, stored: &[u8], layout: Layout, unit: usize, threads: usize, out: &mut [u8]) {
     let (from, to) = (e.stored.row_bytes(e.width).unwrap_or(1), e.dtype.row_bytes(e.width).unwrap_or(1));
-    let units = e.rows.div_ceil(16);
-    let share = units.div_ceil(threads.max(1)).max(1);
-    std::thread::scope(|scope| {
-        for (rows, out) in stored.chunks(share * 16 * from).zip(out.chunks_mut(share * unit)) {
-            scope.spawn(move || {
-                let mut numbers = vec![0.0; e.width];
-                let mut again = vec![0; 16 * to];
-                for (rows, out) in rows.chunks(16 * from).zip(out.chunks_mut(unit)) {
-                    let mut in_type = rows;
-                    if e.dtype != e.stored {
-                        for (row, to) in rows.chunks_exact(from).zip(again.chunks_exact_mut(to)) {
-                            e.stored.def().dequantize(row, &mut numbers);
-                            e.dtype.def().quantize(&numbers, to);
-                        }
-                        in_type = &again[..rows.len() / from * to];
+    // Some parts for each thread, so that none waits long for another.
+    let share = e.rows.div_ceil(16).div_ceil(threads.max(1) * 4).max(1);
+    let parts = Mutex::new(stored.chunks(share * 16 * from).zip(out.chunks_mut(share * unit)));
+    let work = || {
+        let mut numbers = vec![0.0; e.width];
+        let mut again = vec![0; 16 * to];
+        loop {
+            let part = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+            let Some((rows, out)) = part else { return };
+            for (rows, out) in rows.chunks(16 * from).zip(out.chunks_mut(unit)) {
+                let mut in_type = rows;
+                if e.dtype != e.stored {
+                    for (row, to) in rows.chunks_exact(from).zip(again.chunks_exact_mut(to)) {
+                        e.stored.def().dequantize(row, &mut numbers);
+                        e.dtype.def().quantize(&numbers, to);
                     }
-                    match layout {
-                        Layout::Stored => out.copy_from_slice(in_type),
-                        Layout::Tile16 => pack(e, in_type, to, out),
-                    }
+                    in_type = &again[..rows.len() / from * to];
                 }
-            });
+                match layout {
+                    Layout::Stored => out.copy_from_slice(in_type),
+                    Layout::Tile16 => pack(e, in_type, to, out),
+                }
+            }
         }
+    };
+    std::thread::scope(|scope| {
+        for _ in 1..threads {
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+        }
+        work();
     });
 }
 

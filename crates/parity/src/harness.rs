@@ -141,10 +141,15 @@ pub fn forced(
 /// The usual rows of a step.
 pub const CHUNK: usize = STEP_ROWS;
 
+/// An error is too large; NaN is.
+pub fn exceeds(error: f32, tolerance: f32) -> bool {
+    error.is_nan() || error > tolerance
+}
+
 /// Largest difference between two rows of logits.
 pub fn difference(a: &[f32], b: &[f32]) -> f32 {
     // A NaN must not vanish in a maximum.
-    let worse = |worst: f32, d: f32| if d.is_nan() || d > worst { d } else { worst };
+    let worse = |worst: f32, d: f32| if exceeds(d, worst) { d } else { worst };
     if a.len() != b.len() { f32::INFINITY } else { a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, worse) }
 }
 

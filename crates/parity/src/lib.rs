@@ -6,22 +6,32 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+pub mod counts;
 pub mod harness;
+pub mod invariants;
 pub mod ops;
 pub mod pages;
+pub mod plans;
+pub mod qwen35;
 pub mod random;
 pub mod rules;
 pub mod shape;
 pub mod small;
 pub mod tokenizers;
+pub mod whole;
 
 /// All tests; the slow ones on whole models only if asked for.
-pub fn tests(_include_models: bool) -> Vec<Trial> {
+pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(rules::tests());
     tests.extend(pages::tests());
+    tests.extend(plans::tests());
+    tests.extend(counts::tests());
+    tests.extend(invariants::tests());
+    tests.extend(qwen35::tests());
     let models = onetrip_engine::switch::models_dir();
     tests.extend(tokenizers::tests(models.as_deref()));
+    tests.extend(whole::tests(include_models));
     tests.sort_by(|a, b| a.name().cmp(b.name()));
     tests
 }

@@ -9,7 +9,7 @@ use onetrip_engine::files::ModelFile;
 use onetrip_engine::step::Engine;
 
 use crate::harness::{
-    Answers, CHUNK, Options, difference, differences, forced, load, only, root_mean_square, sequences,
+    Answers, CHUNK, Options, difference, differences, exceeds, forced, load, only, root_mean_square, sequences,
 };
 use crate::shape::Tensor;
 use crate::small::{Small, naive_logits};
@@ -20,10 +20,11 @@ const ARCHS: [&str; 4] = ["llama", "qwen2", "qwen3", "gemma3"];
 const THEN: [u32; 3] = [7, 90, 33];
 /// Logits are of size 4 or so. f32 sums in another order differ by a few of their last digits.
 const SUMS: f32 = 5e-4;
-/// With int8 activations, a difference in the last digit can turn the code that a number rounds to, and the next layers
-/// carry that on. All codes together are off from f32 by much more: what two ways of running may differ by is this part of
-/// what int8 differs from f32, both as root mean squares over all logits.
-const CODES: f32 = 0.5;
+/// With int8 activations, a difference in the last digit can turn the code that a number rounds to; that moves the next
+/// numbers by a thousandth, which turns a tenth of their codes. In the end two ways of running may be like two independent
+/// roundings: sqrt(2) times what one of them is off from f32, as root mean squares over all logits. (Measured: up
+/// to 0.7 times between instruction sets. Rules do not change such digits: they are held to `SUMS`.)
+const CODES: f32 = 1.42;
 
 /// The tests.
 pub fn tests() -> Vec<Trial> {
@@ -52,8 +53,11 @@ fn prompt(n: usize) -> Vec<u32> {
     (0..n as u32).map(|i| (i * i * 31 + i * 7 + 3) % 101).collect()
 }
 
+/// Name, whether rows of 256 are needed, and the type of each matrix.
+type Mix = (&'static str, bool, fn(&Tensor) -> DType);
+
 /// The mixes that files have: every matrix alike, or like a Q4_K_M file.
-fn formats() -> Vec<(&'static str, bool, fn(&Tensor) -> DType)> {
+fn formats() -> Vec<Mix> {
     vec![
         ("f32", false, |_| DType::F32),
         ("f16", false, |_| DType::F16),
@@ -77,7 +81,7 @@ fn open(file: &[u8], o: &Options) -> Result<Engine, Failed> {
 }
 
 fn within(what: &str, error: f32, tolerance: f32) -> Result<(), Failed> {
-    if error <= tolerance {
+    if !exceeds(error, tolerance) {
         Ok(())
     } else {
         Err(format!("{what}: logits differ by {error:.2e}, more than {tolerance:.0e}").into())
@@ -99,7 +103,8 @@ fn papers(arch: &'static str) -> Result<(), Failed> {
             let mut rows = 0;
             engine.logits(&ids, &mut |i, row| {
                 let want: Vec<f32> = want[i].iter().map(|x| *x as f32).collect();
-                worst = worst.max(difference(row, &want));
+                let off = difference(row, &want);
+                worst = if exceeds(off, worst) { off } else { worst };
                 rows += 1;
             })?;
             within(&format!("{kind}, {fuse:?}"), worst, SUMS)?;
@@ -126,17 +131,16 @@ fn answers(file: &[u8], o: &Options) -> Result<Answers, Failed> {
 }
 
 fn rules_f32(arch: &'static str) -> Result<(), Failed> {
-    rules(arch, &Options::f32(), &|what, plain, have, _| within(what, differences(plain, have), SUMS))
+    rules(arch, &Options::f32(), SUMS)
 }
 
 fn rules_int8(arch: &'static str) -> Result<(), Failed> {
-    rules(arch, &Options::default(), &codes)
+    rules(arch, &Options::default(), SUMS)
 }
 
 /// Compares what two ways of running with int8 activations gave; `exact` is with f32 activations.
 fn codes(what: &str, a: &Answers, b: &Answers, exact: &Answers) -> Result<(), Failed> {
     let (off, allowed) = (root_mean_square(a, b), CODES * root_mean_square(a, exact).min(root_mean_square(b, exact)));
-    eprintln!("MEASURE {what} {off:.2e} of {allowed:.2e} max {:.2e}", differences(a, b));
     if off <= allowed.max(SUMS) {
         Ok(())
     } else {
@@ -144,18 +148,15 @@ fn codes(what: &str, a: &Answers, b: &Answers, exact: &Answers) -> Result<(), Fa
     }
 }
 
-type Same = dyn Fn(&str, &Answers, &Answers, &Answers) -> Result<(), Failed>;
-
-fn rules(arch: &'static str, o: &Options, same: &Same) -> Result<(), Failed> {
+fn rules(arch: &'static str, o: &Options, tolerance: f32) -> Result<(), Failed> {
     for (name, wide, format) in formats() {
         let file = small(arch, wide, format)?;
         let plain = answers(&file, &o.fused(Fuse::None))?;
-        let exact = answers(&file, &Options { compute: Compute::F32, ..o.fused(Fuse::None) })?;
         // The matrices of two formats are enough for every rule alone; the others see all rules together.
         let alone = RULES.iter().filter(|_| name == "q8_0" || name == "f32").map(|rule| only(rule.name));
         for fuse in alone.chain([Fuse::All]) {
             let have = answers(&file, &o.fused(fuse.clone()))?;
-            same(&format!("{name}, {fuse:?} against no rule"), &plain, &have, &exact)?;
+            within(&format!("{name}, {fuse:?} against no rule"), differences(&plain, &have), tolerance)?;
         }
     }
     Ok(())

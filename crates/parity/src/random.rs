@@ -11,9 +11,13 @@ use onetrip_core::fuse::Setting;
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::attention::Attention;
 use onetrip_core::ops::cache_write::CacheWrite;
+use onetrip_core::ops::columns::Columns;
+use onetrip_core::ops::conv::Conv;
+use onetrip_core::ops::delta_net::DeltaNet;
 use onetrip_core::ops::elementwise::{Elementwise, Tree, Unary};
 use onetrip_core::ops::embed::Embed;
 use onetrip_core::ops::gather_rows::GatherRows;
+use onetrip_core::ops::l2_norm::L2Norm;
 use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use onetrip_core::ops::rope::Rope;
@@ -62,8 +66,7 @@ impl Case {
             numbers.push(data);
         }
         let (batch, pages) = random_batch(&mut rng, bind, VOCABULARY as u64, &graph.ropes);
-        let states = states.iter().filter_map(|s| s.cache().map(|c| filled(&mut rng, c, s.dtype, &batch, pages)));
-        let states = states.collect();
+        let states = states.iter().map(|s| filled(&mut rng, s, &batch, pages)).collect();
         Case { graph, numbers, weights, states, batch }
     }
 
@@ -92,12 +95,16 @@ fn random_bind(rng: &mut Rng) -> Bind {
     Bind { t, s, l: t.div_ceil(s) + rng.below(40) }
 }
 
-fn filled(rng: &mut Rng, cache: Cache, dtype: DType, batch: &StepBatch, pages: usize) -> RefState {
-    let page_len = batch.page_len as usize;
-    let mut state = RefState::new(cache, dtype, page_len, pages);
+fn filled(rng: &mut Rng, sig: &Sig, batch: &StepBatch, pages: usize) -> RefState {
+    // A recurrent state is a cache with a page of one position for each slot.
+    let (mut state, pages) = match sig.cache() {
+        Some(cache) => (RefState::new(cache, sig.dtype, batch.page_len as usize, pages), pages),
+        None => (RefState::recurrent(sig.width, batch.seqs.len() + 1), batch.seqs.len() + 1),
+    };
     for page in 0..pages {
-        for (head, offset) in (0..cache.heads).flat_map(|h| (0..page_len).map(move |o| (h, o))) {
-            state.set(page, head, offset, &rng.normals(cache.dim));
+        let (heads, page_len) = (state.cache.heads, state.page_len);
+        for (head, offset) in (0..heads).flat_map(|h| (0..page_len).map(move |o| (h, o))) {
+            state.set(page, head, offset, &rng.normals(state.cache.dim));
         }
     }
     state
@@ -141,7 +148,7 @@ impl Writer<'_> {
             Err(e) => panic!("the generator made a graph that cannot be: {e}"),
         };
         // Now and then a value has another reader, or must be there at the end, or a node is made that nobody reads.
-        if self.g.values[out].sig.cache().is_none() {
+        if !self.g.values[out].sig.is_state() {
             match self.rng.below(40) {
                 0 => self.g.outputs.push(out),
                 1 => {
@@ -187,13 +194,13 @@ impl Writer<'_> {
             return y;
         }
         // A short row repeats within the output: that is no bias of an epilogue.
-        let short = self.one_in(8) && rows % 2 == 0;
+        let short = self.one_in(8) && rows.is_multiple_of(2);
         let b = self.weight(1, if short { rows / 2 } else { rows });
         self.push(Elementwise::add(), &[y, b])
     }
 
     fn unary(&mut self) -> Unary {
-        self.pick(&[Unary::Silu, Unary::GeluTanh, Unary::Sigmoid, Unary::Tanh])
+        self.pick(&[Unary::Silu, Unary::GeluTanh, Unary::Sigmoid, Unary::Tanh, Unary::Softplus])
     }
 
     /// A model page like those of the engine, with every optional part drawn.
@@ -213,7 +220,16 @@ impl Writer<'_> {
         }
         for _ in 0..1 + self.rng.below(2) {
             let h = self.norm(x, WHOLE_ROW);
-            let mut q = self.linear(h, heads * dim, bias);
+            if self.one_in(2) {
+                let o = self.delta_net(h);
+                let o = self.linear(o, width, false);
+                x = self.push(Elementwise::add(), &[o, x]);
+                continue;
+            }
+            let gated = self.one_in(3);
+            let joint = self.linear(h, heads * dim * if gated { 2 } else { 1 }, bias);
+            let half = |start| Columns { group: 2 * dim, start, len: dim };
+            let mut q = if gated { self.push(half(0), &[joint]) } else { joint };
             let mut k = self.linear(h, kv_heads * dim, bias);
             let v = self.linear(h, kv_heads * dim, bias);
             if head_norm {
@@ -226,12 +242,7 @@ impl Writer<'_> {
             if !self.one_in(6) {
                 k = self.push(rope(kv_heads), &[k]);
             }
-            let states = [0, 1].map(|_| {
-                let sig = Sig::state(Cache { heads: kv_heads, dim }, self.cache);
-                self.states.push(sig.clone());
-                let n = self.states.len() - 1;
-                self.g.source(format!("state {n}"), sig, Source::State(n))
-            });
+            let states = [0, 1].map(|_| self.state(Sig::state(Cache { heads: kv_heads, dim }, self.cache)));
             let write = CacheWrite { pair: false, rope: None };
             let ks = self.push(write.clone(), &[k, states[0]]);
             let vs = self.push(write, &[v, states[1]]);
@@ -242,6 +253,7 @@ impl Writer<'_> {
                 scale: 1.0 / (dim as f32).sqrt(),
                 window,
                 softcap: self.one_in(4).then_some(20.0),
+                gate: false,
                 q_rope: None,
                 write: None,
             };
@@ -250,6 +262,16 @@ impl Writer<'_> {
                 // A second attention over what the first one's writes made.
                 let b = self.push(attention, &[a, ks, vs]);
                 self.g.outputs.push(b);
+            }
+            let mut a = a;
+            if gated {
+                // Now and then the gate is of another kind, or the halves are the wrong way round.
+                let start = if self.one_in(8) { 0 } else { dim };
+                let gate = self.push(half(start), &[joint]);
+                let f = if self.one_in(8) { Unary::Tanh } else { Unary::Sigmoid };
+                let gate = self.push(Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[gate]);
+                let operands = if self.one_in(2) { [a, gate] } else { [gate, a] };
+                a = self.push(Elementwise::mul(), &operands);
             }
             let mut o = self.linear(a, width, false);
             if sandwich {
@@ -263,6 +285,57 @@ impl Writer<'_> {
             x = self.push(Elementwise::add(), &[f, x]);
         }
         x
+    }
+
+    fn state(&mut self, sig: Sig) -> ValueId {
+        self.states.push(sig.clone());
+        let n = self.states.len() - 1;
+        self.g.source(format!("state {n}"), sig, Source::State(n))
+    }
+
+    /// A gated delta net as its page writes it, with parts missing or of another kind now and then.
+    fn delta_net(&mut self, h: ValueId) -> ValueId {
+        let (k_heads, k_dim, v_dim) = (self.pick(&[1, 2]), self.pick(&[8, 16]), self.pick(&[8, 12]));
+        let v_heads = k_heads * self.pick(&[1, 2]);
+        let scale = 1.0 / (k_dim as f32).sqrt();
+        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: None, norm: None };
+        let joint = 2 * delta.k_width() + delta.v_width();
+        let mut qkv = self.linear(h, joint, false);
+        let taps = self.pick(&[2, 4]);
+        let filter = self.weight(joint, taps);
+        let state = self.state(Sig::recurrent((taps - 1) * joint));
+        qkv = self.push(Conv { taps }, &[qkv, filter, state]);
+        if !self.one_in(8) {
+            let f = if self.one_in(8) { Unary::Tanh } else { Unary::Silu };
+            qkv = self.push(Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[qkv]);
+        }
+        let mut parts = delta.columns().map(|columns| self.push(columns, &[qkv]));
+        for part in &mut parts[..2] {
+            let eps = if self.one_in(8) { 1e-3 } else { 1e-6 };
+            *part = self.push(L2Norm { eps, dim: k_dim }, &[*part]);
+        }
+        let mut g = self.linear(h, v_heads, true);
+        g = self.push(Elementwise { tree: Tree::unary(Unary::Softplus, Tree::In(0)) }, &[g]);
+        // Small decays: numbers must not grow without end.
+        g = self.push(Elementwise::scale(-0.5), &[g]);
+        let row = self.weight(1, v_heads);
+        let row = if self.one_in(2) { row } else { g };
+        if row != g {
+            g = self.push(
+                Elementwise { tree: Tree::product(Tree::In(0), Tree::unary(Unary::Sigmoid, Tree::In(1))) },
+                &[g, row],
+            );
+        }
+        let mut beta = self.linear(h, v_heads, false);
+        beta = self.push(Elementwise { tree: Tree::unary(Unary::Sigmoid, Tree::In(0)) }, &[beta]);
+        let state = self.state(Sig::recurrent(delta.state_width()));
+        let width = delta.v_width();
+        let o = self.push(delta, &[parts[0], parts[1], parts[2], g, beta, state]);
+        let o = self.norm(o, v_dim);
+        let z = self.linear(h, width, false);
+        let z = self.push(Elementwise { tree: Tree::unary(Unary::Silu, Tree::In(0)) }, &[z]);
+        let operands = if self.one_in(2) { [o, z] } else { [z, o] };
+        self.push(Elementwise::mul(), &operands)
     }
 
     fn feed_forward(&mut self, h: ValueId, width: usize) -> ValueId {
@@ -321,12 +394,12 @@ impl Writer<'_> {
         let (a, b) = (Tree::In(0), Tree::In(operands as usize - 1));
         let f = self.unary();
         match self.rng.below(6) {
-            0 => Tree::add(a, b),
-            1 => Tree::mul(a, b),
-            2 => Tree::mul(Tree::unary(f, a), b),
-            3 => Tree::add(Tree::mul(a, Tree::Const(0.5)), Tree::unary(f, b)),
-            4 => Tree::mul(a, Tree::mul(b, Tree::Const(-0.75))),
-            _ => Tree::unary(f, Tree::add(a, b)),
+            0 => Tree::sum(a, b),
+            1 => Tree::product(a, b),
+            2 => Tree::product(Tree::unary(f, a), b),
+            3 => Tree::sum(Tree::product(a, Tree::Const(0.5)), Tree::unary(f, b)),
+            4 => Tree::product(a, Tree::product(b, Tree::Const(-0.75))),
+            _ => Tree::unary(f, Tree::sum(a, b)),
         }
     }
 

@@ -120,7 +120,7 @@ impl Shape {
 
     /// Layer `i` sees everything before it. In Gemma 3, every sixth does; elsewhere a window holds for all.
     pub fn is_global(&self, layer: usize) -> bool {
-        self.window.is_none() || (self.arch == "gemma3" && (layer + 1) % 6 == 0)
+        self.window.is_none() || (self.arch == "gemma3" && (layer + 1).is_multiple_of(6))
     }
 
     /// All tensors that the page reads.

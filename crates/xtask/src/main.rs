@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{ci, models, tidy};
+use xtask::{ci, models, plans, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Tasks of the onetrip project")]
@@ -32,6 +32,8 @@ enum Task {
         #[arg(long)]
         list: bool,
     },
+    /// Write the plan snapshots under plans/ again
+    Plans,
     /// Run the slower checks on whole models, with the time of each part
     Ci {
         /// Run only the parts whose name contains this text
@@ -75,6 +77,7 @@ fn run(args: Args) -> anyhow::Result<bool> {
             }
             Ok(true)
         }
+        Task::Plans => plans::run(root()),
         Task::Ci { only, dir } => {
             let dir = models::dir(dir)?;
             let parts = ci::parts(root(), &dir)?;

@@ -88,7 +88,7 @@ fn values_of_flags_are_checked() {
         (&["--repeat-penalty", "0"], "above 0"),
         (&["--threads", "0"], "at least 1"),
         (&["--context", "0"], "at least 1"),
-        (&["--context", "99999999999999999999"], "at least 1"),
+        (&["--context", "99999999999999999999"], "the limit is 134217728"),
         (&["--cache", "q4_0"], "f16, f32 or q8_0"),
         (&["--weights", "q9"], "q8_0"),
         (&["--compute", "bf16"], "not on the CPU device yet"),
@@ -126,4 +126,97 @@ fn nothing_to_continue_says_what_to_give() {
 fn an_unknown_instruction_set_in_the_switch_is_refused() {
     let output = crate::command(&["explain"]).env("ONETRIP_ISA", "mmx").output().expect("the binary starts");
     crate::Done::of(output).refused(2, &["ONETRIP_ISA=mmx", "portable"]);
+}
+
+#[test]
+fn whole_numbers_that_are_negative_or_too_large_say_what_can_be() {
+    for flag in ["--seed", "--top-k", "--context", "--threads"] {
+        onetrip(&["run", "x", flag, "-1"]).refused(2, &[flag, "give a whole number of at least "]);
+    }
+    onetrip(&["run", "x", "-n", "-2"]).refused(2, &["at least 0", "-1: until"]);
+    onetrip(&["run", "x", "--threads", "1025"]).refused(2, &["the limit is 1024"]);
+    onetrip(&["bench", "--prompt", "-1"]).refused(2, &["at least 0"]);
+    let huge = onetrip(&["ppl", "--tokens", "1,2,3", "--limit", "99999999999", "--json"]).json();
+    assert_eq!(huge["predictions"], 2, "a limit above everything is none");
+}
+
+#[test]
+fn an_unlimited_run_ends_with_the_context() {
+    let done = onetrip(&["run", "It is a truth", "-n", "-1", "--ignore-eos", "--context", "40", "--json"]).json();
+    assert_eq!(done["stopped"], "context");
+}
+
+#[test]
+fn a_step_that_no_figure_can_count_is_refused() {
+    let prefill = ["explain", "--phase", "prefill", "--prompt", "100000000"];
+    onetrip(&[&prefill[..], &["--batch", "3"]].concat()).refused(2, &["the limit is 100000000"]);
+    onetrip(&[&prefill[..], &["--context", "134217728"]].concat()).refused(2, &["tokens times positions"]);
+}
+
+#[test]
+fn weights_that_make_no_logit_finite_fail_the_work_and_say_so() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("damaged.gguf");
+    let mut bytes = std::fs::read(tiny()).expect("the embedded model");
+    // The last half of the file is weights and nothing else.
+    let half = bytes.len() / 2;
+    bytes[half..].fill(0xff);
+    std::fs::write(&path, bytes).expect("written");
+    let path = path.to_str().expect("UTF-8");
+    for args in [
+        &["run", "--tokens", "1,2,3", "-n", "4"][..],
+        &["run", "--tokens", "1,2,3", "-n", "4", "--temperature", "1"],
+        &["ppl", "--tokens", "1,2,3"],
+        &["ppl", "--teacher", "1,2,3"],
+        &["bench", "--prompt", "8", "--gen", "4", "--repeat", "1"],
+    ] {
+        onetrip(&[args, &["--model", path]].concat()).refused(1, &["not finite", "--compute f32"]);
+    }
+}
+
+#[test]
+fn rules_that_are_empty_or_contradict_each_other_are_refused() {
+    onetrip(&["explain", "--fuse", ""]).refused(2, &["--fuse"]);
+    onetrip(&["explain", "--fuse", ","]).refused(2, &["a name is empty"]);
+    onetrip(&["explain", "--fuse", "all,none"]).refused(2, &["`all` stands alone"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn paths_may_have_any_bytes_and_prompts_have_to_be_utf8() {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join(OsStr::from_bytes(b"two  spaces \xff.gguf"));
+    std::fs::copy(tiny(), &path).expect("copied");
+    let run = |command: &str, flags: &[&OsStr]| {
+        let output = crate::command(&[command]).args(flags).output().expect("the binary starts");
+        crate::Done::of(output)
+    };
+    assert_eq!(run("inspect", &[path.as_os_str()]).code, Some(0));
+    assert_eq!(run("explain", &[OsStr::new("--model"), path.as_os_str()]).code, Some(0));
+    std::fs::write(&path, "x").expect("written");
+    run("inspect", &[path.as_os_str()]).refused(2, &["two  spaces \u{fffd}.gguf"]);
+    run("run", &[OsStr::from_bytes(b"caf\xe9")]).refused(2, &["[PROMPT]", "not UTF-8"]);
+    run("tokenize", &[OsStr::new("--decode"), OsStr::from_bytes(b"\xe9")]).refused(2, &["argument 3", "not UTF-8"]);
+}
+
+#[test]
+fn an_empty_path_and_a_file_without_its_folder_say_what_to_give() {
+    onetrip(&["run", "x", "--model", ""]).refused(2, &["--model", "empty"]);
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("model.safetensors");
+    let mut bytes = 8u64.to_le_bytes().to_vec();
+    bytes.extend(b"{}      ");
+    std::fs::write(&path, bytes).expect("written");
+    for command in [&["run", "x"][..], &["explain"], &["run", "--tokens", "1"]] {
+        onetrip(&[command, &["--model", path.to_str().unwrap()]].concat()).refused(2, &["give the folder"]);
+    }
+}
+
+#[test]
+fn a_text_on_stdin_has_a_limit() {
+    let long = vec![b'a'; (64 << 20) + 1];
+    onetrip_with_stdin(&["run", "-"], &long).refused(2, &["stdin", "64 MB"]);
+    onetrip_with_stdin(&["tokenize"], &long).refused(2, &["64 MB"]);
 }

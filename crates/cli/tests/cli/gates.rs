@@ -52,11 +52,36 @@ fn a_damaged_gate_is_bad_input() {
         ("{", "gate.json"),
         ("[]", "gate.json"),
         (r#"{"dispatches": "many"}"#, "`dispatches`"),
-        (r#"{"batch": 0}"#, "`batch`"),
-        (r#"{"phase": "lunch"}"#, "`phase`"),
-        (r#"{"model": 7}"#, "`model`"),
+        (r#"{"dispatches": 1, "batch": 0}"#, "`batch`"),
+        (r#"{"dispatches": 1, "phase": "lunch"}"#, "`phase`"),
+        (r#"{"model": 7, "dispatches": 1}"#, "`model`"),
+        (r#"{"dispatchs": 7}"#, "`dispatchs` is no key of a gate"),
+        (r#"{"model": "tiny"}"#, "no row to check"),
+        (r#"{"dispatches": 7.5}"#, "`dispatches`"),
+        (r#"{"dispatches": 7, "dispatches_by_op": {"matmul": "x"}}"#, "`dispatches_by_op`"),
+        (r#"{"dispatches": 7, "cache": "q9"}"#, "`cache`"),
+        (r#"{"dispatches": 7, "model": "no/such.gguf"}"#, "no/such.gguf"),
     ] {
         std::fs::write(&gate, content).expect("written");
-        onetrip(&["count", "--gate", &gate]).refused(2, &[word]);
+        onetrip(&["count", "--gate", &gate]).refused(2, &[word, "gate.json"]);
     }
+    onetrip(&["count", "--write-gate", &path(&dir, "no/such/gate.json")]).refused(2, &["cannot write", "a folder"]);
+}
+
+#[test]
+fn a_gate_keeps_what_is_not_the_default_and_says_when_the_model_is_another() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let gate = path(&dir, "gate.json");
+    let flags = ["--fuse", "none", "--cache", "f32", "--compute", "f32", "--weights", "f16"];
+    assert_eq!(onetrip(&[&["count", "--write-gate", &gate][..], &flags].concat()).code, Some(0));
+    let text = std::fs::read_to_string(&gate).expect("a gate");
+    for pair in [r#""fuse": "none""#, r#""cache": "f32""#, r#""compute": "f32""#, r#""weights": "f16""#] {
+        assert!(text.contains(pair), "no {pair} in {text}");
+    }
+    // With the defaults the counts of bytes would be others.
+    let (with, without) = (onetrip(&["count", "--gate", &gate, "--json"]).json(), onetrip(&["count", "--json"]).json());
+    assert_eq!(with["gate"]["passed"], true);
+    assert_ne!(with["ledger"]["bytes_read"], without["ledger"]["bytes_read"]);
+    let other = onetrip(&["count", "--gate", &gate, "--model", "shape:smollm2-135m:q4_1"]);
+    assert!(other.stderr.starts_with("note: the gate ") && other.stderr.contains("for the model tiny"), "{other:?}");
 }

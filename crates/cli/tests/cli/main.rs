@@ -11,6 +11,7 @@ use std::io::Write;
 use std::process::{Command, Output, Stdio};
 
 /// What a run of the binary did.
+#[derive(Debug)]
 struct Done {
     code: Option<i32>,
     stdout: String,

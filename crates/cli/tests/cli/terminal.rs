@@ -57,6 +57,20 @@ fn ctrl_c_ends_a_run_with_what_there_is_and_exit_code_130() {
     assert!(stderr.contains(" · prefill ") && stderr.contains("interrupted"), "{stderr:?}");
 }
 
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_a_measurement_with_exit_code_130() {
+    for args in [&["bench", "--repeat", "100000"][..], &["selftest"], &["profile", "--repeat", "1000000"]] {
+        let mut child = command(args).spawn().expect("the binary starts");
+        // Long enough to be past its start, far too short for it to be done.
+        std::thread::sleep(std::time::Duration::from_millis(700));
+        let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).stdout(Stdio::null()).status();
+        assert!(kill.expect("kill runs").success());
+        drop(child.stdout.take());
+        assert_eq!(child.wait().expect("the binary ends").code(), Some(130), "{args:?}");
+    }
+}
+
 #[test]
 fn a_closed_stderr_does_not_matter() {
     let mut child = command(&["run", "It is a truth", "-n", "4"]).spawn().expect("the binary starts");

@@ -311,6 +311,7 @@ fn attentions() -> Probes {
                     scale: 0.1,
                     window: None,
                     softcap: None,
+                    gate: false,
                     q_rope: fused.then(|| rope(HEADS)),
                     write: fused.then(|| CacheWrite { pair: true, rope: Some(rope(kv)) }),
                 };
@@ -346,8 +347,8 @@ fn attentions() -> Probes {
 /// epilogue.
 fn epilogues() -> Probes {
     const ROWS: usize = 1 << 14;
-    let sum = Tree::add(Tree::In(0), Tree::In(1));
-    let gate = Tree::mul(Tree::unary(Unary::Silu, Tree::In(0)), Tree::In(1));
+    let sum = Tree::sum(Tree::In(0), Tree::In(1));
+    let gate = Tree::product(Tree::unary(Unary::Silu, Tree::In(0)), Tree::In(1));
     let mut all = vec![];
     for (x, products, tree) in [(0.0, 1, Tree::In(0)), (1.0, 1, sum), (9.0, 2, gate)] {
         let chain = repeated(1, 64, 4, |c, input| {

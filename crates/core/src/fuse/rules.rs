@@ -8,7 +8,9 @@ use crate::graph::{Graph, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::attention::Attention;
 use crate::ops::cache_write::CacheWrite;
-use crate::ops::elementwise::{Elementwise, Tree};
+use crate::ops::columns::Columns;
+use crate::ops::delta_net::{DeltaNet, Front};
+use crate::ops::elementwise::{Elementwise, Tree, Unary};
 use crate::ops::embed::Embed;
 use crate::ops::matmul::Matmul;
 use crate::ops::rms_norm::RmsNorm;
@@ -64,6 +66,27 @@ pub const RULES: &[Rule] = &[
         makes: "one matmul whose epilogue gates one product by the other",
         because: "x is read once and neither product goes to memory",
         find: gate_up,
+    },
+    Rule {
+        name: "gate-chain",
+        finds: "a matmul, then an elementwise op on its result and weight rows alone",
+        makes: "a matmul with the op in its epilogue",
+        because: "gates are a few numbers a row: each op on them would be a launch for next to nothing",
+        find: gate_chain,
+    },
+    Rule {
+        name: "conv-group",
+        finds: "a causal convolution, SiLU, the split into q, k and v and the L2 norms of q and k before a delta net",
+        makes: "a delta net that makes its q, k and v of the joint row",
+        because: "every channel is read by one worker only, which has its part of both states at hand",
+        find: conv_group,
+    },
+    Rule {
+        name: "gated-norm",
+        finds: "the weighted norm of a delta net's heads, times another value",
+        makes: "a delta net that norms and gates what it gives",
+        because: "a head's output is in the first-level cache when it is done",
+        find: gated_norm,
     },
     Rule {
         name: "merged-projections",
@@ -122,6 +145,13 @@ pub const RULES: &[Rule] = &[
         find: attention_rope,
     },
     Rule {
+        name: "attention-gate",
+        finds: "attention whose queries are split from a joint row, times the sigmoid of the other half",
+        makes: "attention that reads the joint row and gates what it gives",
+        because: "a query and its gate lie side by side, and neither half is copied",
+        find: attention_gate,
+    },
+    Rule {
         name: "elementwise-chain",
         finds: "an elementwise op that only one other elementwise op reads",
         makes: "one op with both trees in one",
@@ -131,7 +161,7 @@ pub const RULES: &[Rule] = &[
 ];
 
 fn make(remove: Vec<usize>, op: impl Into<Op>, ins: Vec<ValueId>, outs: Vec<ValueId>) -> Option<Rewrite> {
-    Some(Rewrite::Make { remove, op: op.into(), ins, outs })
+    Some(Rewrite::Make { remove, op: Box::new(op.into()), ins, outs })
 }
 
 /// The node that alone reads the first output of `node`.
@@ -207,6 +237,101 @@ fn bias_epilogue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
 
 fn residual_epilogue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     into_epilogue(g, at, |_, _| true)
+}
+
+fn gate_chain(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+    into_epilogue(g, at, |g, v| is_weight_row(&g.values[v]))
+}
+
+/// The node that makes a value nobody else reads.
+fn sole_producer(g: &Graph, value: ValueId) -> Option<(usize, &Node)> {
+    g.only_consumer(value)?;
+    let i = g.producer(value)?;
+    Some((i, &g.nodes[i]))
+}
+
+/// An elementwise op that is this function of its one input.
+fn is_unary(node: &Node, f: Unary) -> bool {
+    matches!(&node.op, Op::Elementwise(e) if e.tree == Tree::unary(f, Tree::In(0)))
+}
+
+fn conv_group(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+    let node = &g.nodes[at];
+    let Op::DeltaNet(delta @ DeltaNet { front: None, .. }) = &node.op else { return None };
+    let mut remove = vec![at];
+    let mut eps = None;
+    let mut joint = None;
+    for (i, columns) in delta.columns().into_iter().enumerate() {
+        let mut value = node.ins[i];
+        if i < 2 {
+            let (n, norm) = sole_producer(g, value)?;
+            let Op::L2Norm(l2) = &norm.op else { return None };
+            if l2.dim != delta.k_dim || eps.is_some_and(|eps| eps != l2.eps) {
+                return None;
+            }
+            eps = Some(l2.eps);
+            remove.push(n);
+            value = norm.ins[0];
+        }
+        let (n, split) = sole_producer(g, value)?;
+        if split.op != Op::Columns(columns) || joint.is_some_and(|joint| joint != split.ins[0]) {
+            return None;
+        }
+        joint = Some(split.ins[0]);
+        remove.push(n);
+    }
+    let (joint, eps) = (joint?, eps?);
+    if g.consumers(joint).len() != 3 || g.outputs.contains(&joint) {
+        return None;
+    }
+    let silu = g.producer(joint)?;
+    let (i, conv) = sole_producer(g, *g.nodes[silu].ins.first()?)?;
+    let Op::Conv(op) = &conv.op else { return None };
+    if !is_unary(&g.nodes[silu], Unary::Silu) {
+        return None;
+    }
+    remove.extend([silu, i]);
+    // Joint row and filter; gates and norm; the convolution's state, the delta net's state.
+    let (last, rest) = node.ins[3..].split_last()?;
+    let ins = conv.ins[..2].iter().chain(rest).chain([&conv.ins[2], last]).copied().collect();
+    let outs = vec![node.outs[0], conv.outs[1], node.outs[1]];
+    make(remove, DeltaNet { front: Some(Front { taps: op.taps, eps }), ..delta.clone() }, ins, outs)
+}
+
+fn gated_norm(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+    let node = &g.nodes[at];
+    let Op::DeltaNet(delta @ DeltaNet { norm: None, .. }) = &node.op else { return None };
+    let i = g.only_consumer(node.outs[0])?;
+    let Op::RmsNorm(norm @ RmsNorm { weight: true, residual: false, .. }) = &g.nodes[i].op else { return None };
+    let (m, mul) = only_reader(g, &g.nodes[i])?;
+    let gate = other_operand(mul, g.nodes[i].outs[0])?;
+    let fits = norm.group(delta.v_width()) == delta.v_dim && g.values[gate].sig == g.values[node.outs[0]].sig;
+    if !matches!(&mul.op, Op::Elementwise(e) if e.is_mul()) || !fits {
+        return None;
+    }
+    let states = delta.operands().conv_state;
+    let ins =
+        node.ins[..states].iter().chain([&g.nodes[i].ins[1], &gate]).chain(&node.ins[states..]).copied().collect();
+    let outs = mul.outs.iter().chain(&node.outs[1..]).copied().collect();
+    make(vec![at, i, m], DeltaNet { norm: Some(norm.eps), ..delta.clone() }, ins, outs)
+}
+
+fn attention_gate(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+    let node = &g.nodes[at];
+    let Op::Attention(attention @ Attention { gate: false, .. }) = &node.op else { return None };
+    let half = |start| Op::Columns(Columns { group: 2 * attention.dim, start, len: attention.dim });
+    let (q, queries) = sole_producer(g, node.ins[0])?;
+    let m = g.only_consumer(node.outs[0])?;
+    let mul = &g.nodes[m];
+    let (s, sigmoid) = sole_producer(g, other_operand(mul, node.outs[0])?)?;
+    let (c, gates) = sole_producer(g, *sigmoid.ins.first()?)?;
+    let is_gate = is_unary(sigmoid, Unary::Sigmoid) && matches!(&mul.op, Op::Elementwise(e) if e.is_mul());
+    if !is_gate || queries.op != half(0) || gates.op != half(attention.dim) || queries.ins != gates.ins {
+        return None;
+    }
+    let ins = queries.ins.iter().chain(&node.ins[1..]).copied().collect();
+    let outs = mul.outs.iter().chain(&node.outs[1..]).copied().collect();
+    make(vec![at, q, m, s, c], Attention { gate: true, ..attention.clone() }, ins, outs)
 }
 
 fn gate_up(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {

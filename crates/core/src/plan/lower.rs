@@ -163,9 +163,7 @@ impl Planner<'_> {
 
     fn finish(self) -> Plan {
         let in_slot = |o: &Operand| match *o {
-            Operand::Value(v) => {
-                self.graph.values[v].source == Source::Node && self.graph.values[v].sig.cache().is_none()
-            }
+            Operand::Value(v) => self.graph.values[v].source == Source::Node && !self.graph.values[v].sig.is_state(),
             Operand::Scratch(_) => true,
         };
         let mut spans: BTreeMap<Operand, (usize, usize)> = BTreeMap::new();

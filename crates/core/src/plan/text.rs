@@ -8,51 +8,68 @@ use crate::expr::Bind;
 impl Plan {
     /// One row a dispatch; sizes for `bind` if there is one, else as expressions.
     pub fn table(&self, bind: Option<Bind>) -> String {
+        columns(&self.rows(bind))
+    }
+
+    /// Like [`Plan::table`], with every layer that only repeats an earlier one in a line: `blk.1 to blk.29: as blk.0`.
+    /// A layer is said to repeat another where all columns are equal but the numbers of row and layer.
+    pub fn compact_table(&self, bind: Option<Bind>) -> String {
+        let rows = self.rows(bind);
+        let layer = |row: &Row| row[1].strip_prefix("blk.").and_then(|r| r.split_once('.')?.0.parse::<usize>().ok());
+        let mut out: Vec<Row> = vec![];
+        // The rows of layers that stand in full, without their numbers; and the repetition that is being collected.
+        let mut full: Vec<(usize, Vec<Row>)> = vec![];
+        let mut open: Option<(usize, usize)> = None;
+        for group in rows.chunk_by(|a, b| layer(a) == layer(b)) {
+            let Some(n) = layer(&group[0]) else {
+                open = None;
+                out.extend_from_slice(group);
+                continue;
+            };
+            let nameless = |row: &Row| {
+                let mut row = row.clone();
+                row[0].clear();
+                row[1] = row[1].replace(&format!("blk.{n}."), "blk.*.");
+                row
+            };
+            let shape: Vec<Row> = group.iter().map(nameless).collect();
+            let Some(&(like, _)) = full.iter().find(|(_, rows)| *rows == shape) else {
+                full.push((n, shape));
+                open = None;
+                out.extend_from_slice(group);
+                continue;
+            };
+            match (open, out.last_mut()) {
+                (Some((first, as_layer)), Some(last)) if as_layer == like => {
+                    last[1] = format!("blk.{first} to blk.{n}: as blk.{like}");
+                }
+                _ => {
+                    let mut line = Row::default();
+                    line[0] = group[0][0].clone();
+                    line[1] = format!("blk.{n}: as blk.{like}");
+                    out.push(line);
+                    open = Some((n, like));
+                }
+            }
+        }
+        columns(&out)
+    }
+
+    fn rows(&self, bind: Option<Bind>) -> Vec<Row> {
         let size = |e: &crate::expr::Expr| match bind {
             Some(b) => human(e.eval(b)),
             None => e.to_string(),
         };
-        let rows: Vec<[String; 7]> = self
-            .dispatches
-            .iter()
-            .enumerate()
-            .map(|(n, d)| {
-                let kernel = match d.gap {
-                    Some(why) => format!("GAP {why}"),
-                    None => d.kernel.clone(),
-                };
-                let grid = bind.map_or(d.grid.to_string(), |b| d.grid.eval(b).to_string());
-                let (r, w, f) = (size(&d.cost.read), size(&d.cost.written), size(&d.cost.flops));
-                [
-                    n.to_string(),
-                    d.name.clone(),
-                    d.device.clone(),
-                    kernel,
-                    grid,
-                    format!("{r} r {w} w"),
-                    format!("{f} op"),
-                ]
-            })
-            .collect();
-        let head = ["#", "name", "device", "kernel", "grid", "bytes", "operations"].map(String::from);
-        let mut width = [0; 7];
-        for row in rows.iter().chain([&head]) {
-            row.iter().zip(&mut width).for_each(|(cell, w)| *w = (*w).max(cell.chars().count()));
-        }
-        let mut out = String::new();
-        for row in [&head].into_iter().chain(&rows) {
-            let line: Vec<String> = row
-                .iter()
-                .enumerate()
-                .map(
-                    |(i, cell)| {
-                        if i == 0 { format!("{cell:>w$}", w = width[i]) } else { format!("{cell:<w$}", w = width[i]) }
-                    },
-                )
-                .collect();
-            let _ = writeln!(out, "{}", line.join("  ").trim_end());
-        }
-        out
+        let row = |(n, d): (usize, &super::Dispatch)| {
+            let kernel = match d.gap {
+                Some(why) => format!("GAP {why}"),
+                None => d.kernel.clone(),
+            };
+            let grid = bind.map_or(d.grid.to_string(), |b| d.grid.eval(b).to_string());
+            let (r, w, f) = (size(&d.cost.read), size(&d.cost.written), size(&d.cost.flops));
+            [n.to_string(), d.name.clone(), d.device.clone(), kernel, grid, format!("{r} r {w} w"), format!("{f} op")]
+        };
+        self.dispatches.iter().enumerate().map(row).collect()
     }
 
     /// Rules and refusals, a line each.
@@ -66,6 +83,32 @@ impl Plan {
         }
         out
     }
+}
+
+/// A line of the table: number, name, device, kernel, grid, bytes, operations.
+type Row = [String; 7];
+
+/// Rows under their heads, in columns.
+fn columns(rows: &[Row]) -> String {
+    let head = ["#", "name", "device", "kernel", "grid", "bytes", "operations"].map(String::from);
+    let mut width = [0; 7];
+    for row in rows.iter().chain([&head]) {
+        row.iter().zip(&mut width).for_each(|(cell, w)| *w = (*w).max(cell.chars().count()));
+    }
+    let mut out = String::new();
+    for row in [&head].into_iter().chain(rows) {
+        let line: Vec<String> = row
+            .iter()
+            .enumerate()
+            .map(
+                |(i, cell)| {
+                    if i == 0 { format!("{cell:>w$}", w = width[i]) } else { format!("{cell:<w$}", w = width[i]) }
+                },
+            )
+            .collect();
+        let _ = writeln!(out, "{}", line.join("  ").trim_end());
+    }
+    out
 }
 
 /// A size with three digits and a decimal prefix.

@@ -210,6 +210,17 @@ pub(super) unsafe fn scale_add<L: Lanes>(s: f32, x: &[f32], out: &mut [f32]) {
     }
 }
 
+/// See [`super::Simd::rank1`].
+#[inline(always)]
+pub(super) unsafe fn rank1<L: Lanes>(decay: f32, a: &[f32], b: &[f32], out: &mut [f32]) {
+    assert_eq!(a.len() * b.len(), out.len(), "a, b and the output do not fit together");
+    for (a, row) in a.iter().zip(out.chunks_exact_mut(b.len().max(1))) {
+        for i in 0..row.len() {
+            row[i] = fma::<L>(*a, b[i], decay * row[i]);
+        }
+    }
+}
+
 /// See [`super::Simd::f32_to_f16`].
 #[inline(always)]
 pub(super) unsafe fn f32_to_f16<L: Lanes>(x: &[f32], out: &mut [u16]) {

@@ -97,7 +97,7 @@ pub(super) fn build(metadata: &Metadata) -> Result<Tokenizer, TokenizerError> {
     let (model, default_bos, default_prefix) = match spelling {
         Spelling::SentencePiece => {
             let model = ScoredBpe::new(tokens, scores(metadata, tokens.len())?, unknown)?;
-            (Model::Spm(model), true, true)
+            (Model::Spm(Box::new(model)), true, true)
         }
         _ => {
             let merges: &[String] = match metadata.get(MERGES) {

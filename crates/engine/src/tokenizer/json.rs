@@ -160,7 +160,7 @@ pub(super) fn from_slice(bytes: &[u8]) -> Result<Tokenizer, TokenizerError> {
 
 fn file_error(path: &Path, problem: &str) -> TokenizerError {
     // One line, whatever a parser said.
-    let problem = problem.split_whitespace().collect::<Vec<_>>().join(" ");
+    let problem = problem.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     TokenizerError::File { path: path.display().to_string(), problem }
 }
 

@@ -160,6 +160,16 @@ fn out_arg(op: &Attention) -> usize {
     op.operands().count
 }
 
+/// Multiplies a head's output by the sigmoid of its gate, if there is one. `wide` is scratch for a head.
+fn gate(c: &CpuCall, op: &Attention, row: usize, head: usize, wide: &mut [f32], out: &mut [f32]) {
+    if op.gate {
+        let at = (row * op.heads + head) * op.q_stride() + op.dim;
+        wide.copy_from_slice(&c.f32s(0)[at..at + op.dim]);
+        (c.simd.sigmoid)(wide);
+        out.iter_mut().zip(wide).for_each(|(o, g)| *o *= *g);
+    }
+}
+
 fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) {
     let (o, dim, group) = (op.operands(), op.dim, op.heads / op.kv_heads);
     let longest = c.bind.l as usize;
@@ -171,8 +181,9 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
             let seq = c.batch.seq[row] as usize;
             let (pos, span) = (c.batch.positions[row], &c.batch.seqs[seq]);
             let first = op.window.map_or(0, |w| (pos + 1).saturating_sub(w));
-            // Positions from `own` on are made here if this op writes; all others come from the cache.
-            let own = if op.write.is_some() { (span.length - span.count).max(first) } else { pos + 1 };
+            // Positions from `own` on are of this step: made here if this op writes, read from the cache if it does not.
+            // Either way they are added up apart from the older ones, so that fused and not gives the same bits.
+            let own = (span.length - span.count).max(first);
             let sizes = [dim * 4, longest * 4, dim * 4, KEYS * dim * 4, own_max * ks.row_bytes, own_max * vs.row_bytes];
             let [q, p, k, wide, own_k, own_v] = scratch.split(sizes);
             let q: &mut [f32] = bytemuck::cast_slice_mut(q);
@@ -180,13 +191,14 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
             let k: &mut [f32] = bytemuck::cast_slice_mut(k);
             let wide: &mut [f32] = bytemuck::cast_slice_mut(wide);
 
-            let at = (row * op.heads + head) * dim;
+            let at = (row * op.heads + head) * op.q_stride();
             let x = &c.f32s(0)[at..at + dim];
             match &op.q_rope {
                 Some(rope) => rope.head(c, row, o.q_norm.map(|i| c.f32s(i)), x, q),
                 None => q.copy_from_slice(x),
             }
-            let n_own = (pos + 1 - own) as usize;
+            let n_own = if op.write.is_some() { (pos + 1 - own) as usize } else { 0 };
+            let end = pos + 1 - n_own as u32;
             if let Some(write) = &op.write {
                 for (i, t) in (0..n_own).map(|i| (i, row + 1 + i - n_own)) {
                     let at = (t * op.kv_heads + kv) * dim;
@@ -211,19 +223,19 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
             }
 
             let p = &mut p[..(pos + 1 - first) as usize];
-            for (at, rows) in ks.runs(c, seq, kv, first, own) {
+            for (at, rows) in ks.runs(c, seq, kv, first, own).chain(ks.runs(c, seq, kv, own, end)) {
                 let n = rows.len() / ks.row_bytes;
                 let at = (at - first) as usize;
                 scores(c, ks, rows, q, op.scale, wide, &mut p[at..at + n]);
             }
-            let from = (own - first) as usize;
+            let from = (end - first) as usize;
             scores(c, ks, &own_k[..n_own * ks.row_bytes], q, op.scale, wide, &mut p[from..]);
             softcap(c, op.softcap, p);
             let max = (c.simd.max)(p);
             let sum = (c.simd.softmax_exp)(p, max);
             let out = c.write(out_arg(op), item * dim..(item + 1) * dim);
             out.fill(0.0);
-            for (at, rows) in vs.runs(c, seq, kv, first, own) {
+            for (at, rows) in vs.runs(c, seq, kv, first, own).chain(vs.runs(c, seq, kv, own, end)) {
                 let n = rows.len() / vs.row_bytes;
                 let at = (at - first) as usize;
                 mix(c, vs, rows, &p[at..at + n], wide, out);
@@ -231,6 +243,7 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
             mix(c, vs, &own_v[..n_own * vs.row_bytes], &p[from..], wide, out);
             let norm = 1.0 / sum;
             out.iter_mut().for_each(|x| *x *= norm);
+            gate(c, op, row, head, q, out);
         }
     }
 }
@@ -258,7 +271,7 @@ fn blocks(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side
             let sizes = [QUERIES * dim, KEYS * dim, KEYS * dim, QUERIES * KEYS, QUERIES * dim];
             let [q, kt, v, p, acc] = scratch.split_f32(sizes);
             for i in 0..n {
-                let at = ((row + i) * op.heads + head) * dim;
+                let at = ((row + i) * op.heads + head) * op.q_stride();
                 let x = &c.f32s(0)[at..at + dim];
                 let out = &mut q[i * dim..(i + 1) * dim];
                 match &op.q_rope {
@@ -311,6 +324,7 @@ fn blocks(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side
                 let out = c.write(out_arg(op), at..at + dim);
                 let norm = 1.0 / sum[i];
                 out.iter_mut().zip(&acc[i * dim..(i + 1) * dim]).for_each(|(o, a)| *o = a * norm);
+                gate(c, op, row + i, head, &mut q[..dim], out);
             }
         }
     }

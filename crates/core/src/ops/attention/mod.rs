@@ -3,12 +3,15 @@
 //!
 //! `out[t, h] = Σ_p softmax_p(scale · q·k_p) v_p` over the positions `p` that token t sees: up to its own, at most
 //! `window` of them. Query head h reads cache head `h / (heads / kv_heads)`. With `softcap` c, scores become
-//! `c·tanh(score / c)`. Inputs in order: q; q's norm weight; if it writes: k, v, k's norm weight; key cache, value
+//! `c·tanh(score / c)`. With a gate, each head of the first input is `[query, gate]`, and its output is multiplied by
+//! `sigmoid(gate)`. Inputs in order: q; q's norm weight; if it writes: k, v, k's norm weight; key cache, value
 //! cache. Outputs: `[T, heads·dim]`; if it writes: both caches. Source of the streaming form: FlashAttention, alg. 1.
 
 use super::*;
 use crate::formats::DType;
 use crate::ops::cache_write::{CacheWrite, cache_row};
+use crate::ops::columns::Columns;
+use crate::ops::elementwise::{Elementwise, Tree, Unary};
 use crate::ops::rope::Rope;
 use crate::reference::{Part, Parts};
 use crate::tensor::Cache;
@@ -30,6 +33,8 @@ pub struct Attention {
     pub window: Option<u32>,
     /// Scores are bent to stay below this.
     pub softcap: Option<f32>,
+    /// Every query comes with an output gate behind it.
+    pub gate: bool,
     /// Rotates (and norms) the queries.
     pub q_rope: Option<Rope>,
     /// Writes k and v to the cache first.
@@ -46,6 +51,11 @@ pub(crate) struct Operands {
 }
 
 impl Attention {
+    /// Numbers from one query to the next.
+    pub(crate) fn q_stride(&self) -> usize {
+        if self.gate { 2 * self.dim } else { self.dim }
+    }
+
     pub(crate) fn operands(&self) -> Operands {
         let q_norm = self.q_rope.as_ref().is_some_and(|r| r.norm.is_some()).then_some(1);
         let k = 1 + q_norm.is_some() as usize;
@@ -66,17 +76,18 @@ impl OpDef for Attention {
         let o = self.operands();
         want_inputs(Self::NAME, ins, o.count)?;
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
-        if self.kv_heads == 0 || self.heads % self.kv_heads != 0 {
+        if self.kv_heads == 0 || !self.heads.is_multiple_of(self.kv_heads) {
             return fail(format!("{} query heads do not divide among {} key heads", self.heads, self.kv_heads));
         }
-        if ins[0].width != self.heads * self.dim {
-            return fail(format!("queries of {} for {} heads of {}", ins[0].width, self.heads, self.dim));
+        if ins[0].width != self.heads * self.q_stride() {
+            let gates = if self.gate { " with gates" } else { "" };
+            return fail(format!("queries{gates} of {} for {} heads of {}", ins[0].width, self.heads, self.dim));
         }
         let cache = Some(Cache { heads: self.kv_heads, dim: self.dim });
         if ins[o.states].cache() != cache || ins[o.states + 1].cache() != cache {
             return fail("the caches have another shape".into());
         }
-        let mut outs = vec![Sig::slot(ins[0].rows.clone(), ins[0].width)];
+        let mut outs = vec![Sig::slot(ins[0].rows.clone(), self.heads * self.dim)];
         if self.write.is_some() {
             outs.extend_from_slice(&ins[o.states..]);
         }
@@ -85,11 +96,15 @@ impl OpDef for Attention {
 
     fn meaning(&self) -> Meaning {
         let o = self.operands();
-        if self.q_rope.is_some() || self.write.is_some() {
+        if self.gate || self.q_rope.is_some() || self.write.is_some() {
             let mut p = Parts::default();
             let mut q = Part::In(0);
+            let half = |start| Columns { group: 2 * self.dim, start, len: self.dim };
+            if self.gate {
+                q = p.op(half(0), &[q]);
+            }
             if let Some(rope) = &self.q_rope {
-                let ins: Vec<Part> = [Some(0), o.q_norm].into_iter().flatten().map(Part::In).collect();
+                let ins: Vec<Part> = [q].into_iter().chain(o.q_norm.map(Part::In)).collect();
                 q = p.op(rope.clone(), &ins);
             }
             let (mut k, mut v) = (Part::In(o.states), Part::In(o.states + 1));
@@ -99,8 +114,13 @@ impl OpDef for Attention {
                 let Part::Out(n, _) = k else { unreachable!("op() gives an output") };
                 v = Part::Out(n, 1);
             }
-            let plain = Attention { q_rope: None, write: None, ..self.clone() };
-            let y = p.op(plain, &[q, k, v]);
+            let plain = Attention { gate: false, q_rope: None, write: None, ..self.clone() };
+            let mut y = p.op(plain, &[q, k, v]);
+            if self.gate {
+                let gate = p.op(half(self.dim), &[Part::In(0)]);
+                let gate = p.op(Elementwise { tree: Tree::unary(Unary::Sigmoid, Tree::In(0)) }, &[gate]);
+                y = p.op(Elementwise::mul(), &[y, gate]);
+            }
             return if self.write.is_some() { p.finish(&[y, k, v]) } else { p.finish(&[y]) };
         }
         let op = self.clone();
@@ -145,6 +165,10 @@ impl OpDef for Attention {
         read = site.ins[..o.states].iter().fold(read, |a, s| a + s.bytes());
         let mut written = site.outs[0].bytes();
         let mut flops = Expr::Pairs(self.window) * (4 * self.heads * self.dim);
+        if self.gate {
+            // A sigmoid and a product.
+            flops = flops + Expr::T * (9 * self.heads * self.dim);
+        }
         if self.write.is_some() {
             written = written + Expr::T * token;
         }
@@ -180,6 +204,7 @@ impl OpDef for Attention {
             scale: 1.0 / (dim as f32).sqrt(),
             window: None,
             softcap: None,
+            gate: false,
             q_rope: None,
             write: None,
         };
@@ -210,8 +235,19 @@ impl OpDef for Attention {
                 cases.push(Case::new(name("rope and write"), fused, ins, b).within(tol));
                 let norm = Some(1e-6);
                 let fused = Attention { q_rope: Some(rope(4, 64, norm)), write: Some(write(norm)), ..plain(4, 2, 64) };
-                let ins = vec![x(256), w(64), x(128), x(128), w(64), state(2, 64), state(2, 64)];
-                cases.push(Case::new(name("norm, rope and write"), fused, ins, b).within(tol));
+                let mut ins = vec![x(256), w(64), x(128), x(128), w(64), state(2, 64), state(2, 64)];
+                cases.push(Case::new(name("norm, rope and write"), fused.clone(), ins.clone(), b).within(tol));
+                let gated = Attention { gate: true, ..fused };
+                ins[0] = x(512);
+                cases.push(Case::new(name("all with a gate"), gated, ins, b).within(tol));
+                let gated = Attention { gate: true, ..plain(4, 2, 64) };
+                let ins = vec![x(512), state(2, 64), state(2, 64)];
+                let mut case = Case::new(name("gate"), gated, ins, b).within(3e-5);
+                if class == "one" {
+                    let token = 2 * 2 * dtype.row_bytes(64).unwrap_or(0) as u64;
+                    case = case.costs(70 * token + 2048, 1024, 70 * 4 * 256 + 9 * 256);
+                }
+                cases.push(case);
             }
         }
         cases

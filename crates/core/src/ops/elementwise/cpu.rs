@@ -19,6 +19,7 @@ pub fn eval_chunk(simd: &Simd, tree: &Tree, leaf: &mut dyn FnMut(usize, &mut [f3
                 Unary::GeluTanh => (simd.gelu_tanh)(out),
                 Unary::Sigmoid => (simd.sigmoid)(out),
                 Unary::Tanh => (simd.tanh)(out),
+                Unary::Softplus => out.iter_mut().for_each(|x| *x = Unary::Softplus.apply(*x)),
             }
         }
         Tree::Binary(f, a, b) => {

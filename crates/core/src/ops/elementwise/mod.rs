@@ -19,6 +19,8 @@ pub enum Unary {
     Sigmoid,
     /// `tanh(x)`, argument clamped to ±15.
     Tanh,
+    /// `ln(1 + exp(x))`, without overflow.
+    Softplus,
 }
 
 impl Unary {
@@ -32,6 +34,7 @@ impl Unary {
             }
             Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
             Unary::Tanh => x.clamp(-15.0, 15.0).tanh(),
+            Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
         }
     }
 }
@@ -60,12 +63,12 @@ pub enum Tree {
 
 impl Tree {
     /// `a + b`.
-    pub fn add(a: Tree, b: Tree) -> Tree {
+    pub fn sum(a: Tree, b: Tree) -> Tree {
         Tree::Binary(Binary::Add, Box::new(a), Box::new(b))
     }
 
     /// `a * b`.
-    pub fn mul(a: Tree, b: Tree) -> Tree {
+    pub fn product(a: Tree, b: Tree) -> Tree {
         Tree::Binary(Binary::Mul, Box::new(a), Box::new(b))
     }
 
@@ -147,22 +150,22 @@ pub struct Elementwise {
 impl Elementwise {
     /// `a + b`.
     pub fn add() -> Self {
-        Elementwise { tree: Tree::add(Tree::In(0), Tree::In(1)) }
+        Elementwise { tree: Tree::sum(Tree::In(0), Tree::In(1)) }
     }
 
     /// `a * b`.
     pub fn mul() -> Self {
-        Elementwise { tree: Tree::mul(Tree::In(0), Tree::In(1)) }
+        Elementwise { tree: Tree::product(Tree::In(0), Tree::In(1)) }
     }
 
     /// `a * c`.
     pub fn scale(c: f32) -> Self {
-        Elementwise { tree: Tree::mul(Tree::In(0), Tree::Const(c)) }
+        Elementwise { tree: Tree::product(Tree::In(0), Tree::Const(c)) }
     }
 
     /// `f(a) * b`: a gated linear unit.
     pub fn glu(f: Unary) -> Self {
-        Elementwise { tree: Tree::mul(Tree::unary(f, Tree::In(0)), Tree::In(1)) }
+        Elementwise { tree: Tree::product(Tree::unary(f, Tree::In(0)), Tree::In(1)) }
     }
 
     /// This is `a + b` of two inputs.
@@ -266,6 +269,9 @@ impl OpDef for Elementwise {
             Case::new("geglu", Self::glu(Unary::GeluTanh), vec![x(129), x(129)], b),
             Case::new("sigmoid", Elementwise { tree: Tree::unary(Unary::Sigmoid, Tree::In(0)) }, vec![x(65)], b),
             Case::new("tanh", Elementwise { tree: Tree::unary(Unary::Tanh, Tree::In(0)) }, vec![x(65)], b),
+            Case::new("softplus", Elementwise { tree: Tree::unary(Unary::Softplus, Tree::In(0)) }, vec![x(65)], b)
+                .between(0, -100.0, 100.0)
+                .costs(3 * 65 * 4, 3 * 65 * 4, 3 * 65 * 8),
         ]
     }
 }

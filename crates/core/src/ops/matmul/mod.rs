@@ -171,7 +171,7 @@ impl OpDef for Matmul {
             };
             let row = |w| Sig::weight(1, w, DType::F32);
             // q, k and v of different formats, with a norm in front and biases behind.
-            let bias = |p, o| Tree::add(Tree::In(p), Tree::In(o));
+            let bias = |p, o| Tree::sum(Tree::In(p), Tree::In(o));
             let qkv = Matmul { products: 3, outputs: vec![bias(0, 3), bias(1, 4), Tree::In(2)], norm: Some(1e-6) };
             let ins = vec![
                 x(96),
@@ -184,7 +184,7 @@ impl OpDef for Matmul {
             ];
             cases.push(Case::new(format!("norm, three formats, biases, {class}"), qkv, ins, b).within(1e-4));
             let gate = Tree::unary(crate::ops::elementwise::Unary::Silu, Tree::In(0));
-            let glu = Matmul { products: 2, outputs: vec![Tree::mul(gate, Tree::In(1))], norm: None };
+            let glu = Matmul { products: 2, outputs: vec![Tree::product(gate, Tree::In(1))], norm: None };
             let ins = vec![x(64), tile(50, 64, DType::Q4_1), tile(50, 64, DType::Q4_1)];
             cases.push(Case::new(format!("gate and up, {class}"), glu, ins, b).within(1e-4));
             let residual = Matmul { products: 1, outputs: vec![bias(0, 1)], norm: None };

@@ -41,7 +41,7 @@ impl OpDef for RmsNorm {
         want_inputs(Self::NAME, ins, 1 + self.weight as usize + self.residual as usize)?;
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
         let dim = self.group(ins[0].width);
-        if dim == 0 || ins[0].width % dim != 0 {
+        if dim == 0 || !ins[0].width.is_multiple_of(dim) {
             return fail(format!("{} is no multiple of the group size {dim}", ins[0].width));
         }
         if self.weight && ins[1].width != dim {

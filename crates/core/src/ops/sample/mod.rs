@@ -3,10 +3,14 @@
 //!
 //! In this order: repeat penalty, temperature, top-k, top-p, min-p, then a draw with counter-based random numbers of
 //! (seed, position). Log-probabilities are of the logits after the penalty and before the temperature; they are
-//! computed only where a sequence asks for them, and NaN elsewhere.
+//! computed only where a sequence asks for them, and NaN elsewhere. Where the best logit is not finite the id is
+//! [`NO_TOKEN`].
 
 use super::*;
 use crate::batch::SampleParams;
+
+/// The id where there is nothing to choose from: the best logit is not finite.
+pub const NO_TOKEN: u32 = u32::MAX;
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,8 +39,8 @@ pub fn uniform(seed: u64, counter: u64) -> f32 {
     (c[0] >> 8) as f32 / (1 << 24) as f32
 }
 
-/// Highest logit; the lowest id wins a tie, NaN never wins.
-fn argmax(logits: &[f32]) -> usize {
+/// Highest logit; the lowest id wins a tie, NaN never wins. None where it is not finite.
+fn argmax(logits: &[f32]) -> Option<usize> {
     // Eight running maxima, so that the compiler can use vectors.
     let mut best = [f32::NEG_INFINITY; 8];
     for chunk in logits.chunks_exact(8) {
@@ -47,7 +51,7 @@ fn argmax(logits: &[f32]) -> usize {
     let tail = logits.chunks_exact(8).remainder();
     let larger = |a: f32, x: &f32| if *x > a { *x } else { a };
     let max = best.iter().chain(tail).fold(f32::NEG_INFINITY, larger);
-    logits.iter().position(|&x| x == max).unwrap_or(0)
+    if max.is_finite() { logits.iter().position(|&x| x == max) } else { None }
 }
 
 /// Chooses one token; writes a row of the output.
@@ -69,12 +73,16 @@ pub fn choose(logits: &[f32], p: &SampleParams, history: &[u32], position: u64, 
     } else {
         logits
     };
-    let id = if p.temperature <= 0.0 { argmax(logits) } else { draw(logits, p, position) };
+    let Some(first) = argmax(logits) else {
+        out[0] = f32::from_bits(NO_TOKEN);
+        return;
+    };
+    let max = logits[first];
+    let id = if p.temperature <= 0.0 { first } else { draw(logits, max, p, position) };
     out[0] = f32::from_bits(id as u32);
     if p.top == 0 {
         return;
     }
-    let max = logits[argmax(logits)];
     let sum: f64 = logits.iter().map(|x| ((x - max) as f64).exp()).sum();
     let log_sum = max as f64 + sum.ln();
     out[1] = (logits[id] as f64 - log_sum) as f32;
@@ -97,9 +105,9 @@ pub fn best(logits: &[f32], n: usize) -> Vec<usize> {
     ids
 }
 
-fn draw(logits: &[f32], p: &SampleParams, position: u64) -> usize {
+/// One of the logits, of which `max` is the highest, by chance.
+fn draw(logits: &[f32], max: f32, p: &SampleParams, position: u64) -> usize {
     let keep = if p.top_k == 0 { logits.len() } else { p.top_k as usize };
-    let max = logits[argmax(logits)];
     // Tokens 40 units below the best one have no weight in f32; leaving them out keeps the sort short.
     let floor = max - 40.0 * p.temperature.max(0.01);
     let mut ids: Vec<usize> = if keep < logits.len() {
@@ -109,9 +117,6 @@ fn draw(logits: &[f32], p: &SampleParams, position: u64) -> usize {
         ids.sort_unstable_by(|a, b| logits[*b].total_cmp(&logits[*a]).then(a.cmp(b)));
         ids
     };
-    if ids.is_empty() {
-        return argmax(logits);
-    }
     let mut weights: Vec<f64> = ids.iter().map(|&i| (((logits[i] - max) / p.temperature) as f64).exp()).collect();
     let total: f64 = weights.iter().sum();
     if p.top_p < 1.0 {
@@ -219,7 +224,16 @@ mod tests {
     fn greedy_takes_the_best_and_the_lowest_id_among_equals() {
         let p = SampleParams::default();
         assert_eq!(one(&[0.0, 3.0, 3.0, f32::NAN], &p, &[], 0), 1);
-        assert_eq!(one(&[f32::NAN; 3], &p, &[], 0), 0);
+    }
+
+    #[test]
+    fn there_is_no_token_where_the_best_logit_is_not_finite() {
+        let warm = SampleParams { temperature: 1.0, top: 2, ..Default::default() };
+        for p in [SampleParams::default(), warm] {
+            for logits in [[f32::NAN; 9], [f32::INFINITY; 9], [f32::NEG_INFINITY; 9]] {
+                assert_eq!(one(&logits, &p, &[], 0), NO_TOKEN as usize);
+            }
+        }
     }
 
     #[test]

@@ -1,0 +1,281 @@
+//! The gated delta rule: a linear attention whose state, one matrix a value head, is corrected by every token.
+//!
+//! For each value head with its state `S [k_dim, v_dim]`, token by token:
+//! `S ← exp(g) S`, `d = beta (v - Sᵀk)`, `S ← S + k dᵀ`, `o = scale · Sᵀq`. Value head h reads query and key head
+//! `h mod k_heads` (the order of value heads in GGUF files; Hugging Face groups them, and converters reorder).
+//!
+//! Inputs in order: q `[T, k_heads·k_dim]`, k, v `[T, v_heads·v_dim]`; g `[T, v_heads]` (logarithm of the decay), beta;
+//! if there is a gated norm: its weight `[1, v_dim]` and the gate (like v); the state. Outputs: o, the state.
+//! With a convolution, the joint row `[q, k, v]` before it and its filter stand in the place of q, k and v, its state
+//! stands before the other one, and both are outputs.
+//! Source: Gated Delta Networks (Yang et al., 2024), eq. 10; in chunks: section 3.3.
+
+use super::*;
+use crate::formats::DType;
+use crate::ops::columns::Columns;
+use crate::ops::conv::Conv;
+use crate::ops::elementwise::{Elementwise, Tree, Unary};
+use crate::ops::l2_norm::L2Norm;
+use crate::ops::rms_norm::RmsNorm;
+use crate::reference::{Part, Parts};
+use crate::tensor::Role;
+
+mod cpu;
+
+/// What comes before the rule in the fused form: a causal convolution of the joint row, SiLU, and the L2 norms of
+/// query and key heads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Front {
+    /// Inputs that the convolution sees.
+    pub taps: usize,
+    /// Epsilon of the L2 norms.
+    pub eps: f32,
+}
+
+/// The op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeltaNet {
+    /// Query and key heads.
+    pub k_heads: usize,
+    /// Value heads, each with a state of its own.
+    pub v_heads: usize,
+    /// Numbers in a query or key head.
+    pub k_dim: usize,
+    /// Numbers in a value head.
+    pub v_dim: usize,
+    /// Factor on queries.
+    pub scale: f32,
+    /// Makes q, k and v of a joint projection first.
+    pub front: Option<Front>,
+    /// Norms each head of the output with this epsilon and a weight, and multiplies it by a gate.
+    pub norm: Option<f32>,
+}
+
+/// Where each operand of the op is.
+pub(crate) struct Operands {
+    pub g: usize,
+    pub norm: usize,
+    pub conv_state: usize,
+    pub state: usize,
+    pub count: usize,
+}
+
+impl DeltaNet {
+    pub(crate) fn operands(&self) -> Operands {
+        let g = if self.front.is_some() { 2 } else { 3 };
+        let norm = g + 2;
+        let conv_state = norm + if self.norm.is_some() { 2 } else { 0 };
+        let state = conv_state + self.front.is_some() as usize;
+        Operands { g, norm, conv_state, state, count: state + 1 }
+    }
+
+    /// Numbers in a row of queries or keys.
+    pub fn k_width(&self) -> usize {
+        self.k_heads * self.k_dim
+    }
+
+    /// Numbers in a row of values.
+    pub fn v_width(&self) -> usize {
+        self.v_heads * self.v_dim
+    }
+
+    /// Numbers of a sequence's state.
+    pub fn state_width(&self) -> usize {
+        self.v_width() * self.k_dim
+    }
+
+    /// The columns of q, k and v in a joint row.
+    pub fn columns(&self) -> [Columns; 3] {
+        let (k, v) = (self.k_width(), self.v_width());
+        [(0, k), (k, k), (2 * k, v)].map(|(start, len)| Columns { group: 2 * k + v, start, len })
+    }
+}
+
+impl OpDef for DeltaNet {
+    const NAME: &'static str = "delta_net";
+
+    fn ggml(&self) -> &'static str {
+        "GATED_DELTA_NET"
+    }
+
+    fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
+        let o = self.operands();
+        want_inputs(Self::NAME, ins, o.count)?;
+        let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
+        let (k, v) = (self.k_width(), self.v_width());
+        if self.k_heads == 0 || !self.v_heads.is_multiple_of(self.k_heads) || self.k_dim == 0 || self.v_dim == 0 {
+            let what = format!("{} value heads do not divide among {} key heads", self.v_heads, self.k_heads);
+            return fail(format!("{what} (of {} and {} numbers)", self.v_dim, self.k_dim));
+        }
+        let mut wanted = match &self.front {
+            Some(front) => {
+                Conv { taps: front.taps }.check(&ins[0], &ins[1], &ins[o.conv_state])?;
+                vec![(0, 2 * k + v, "query, key and value")]
+            }
+            None => vec![(0, k, "query"), (1, k, "key"), (2, v, "value")],
+        };
+        wanted.extend([(o.g, self.v_heads, "decay"), (o.g + 1, self.v_heads, "beta")]);
+        if self.norm.is_some() {
+            wanted.push((o.norm + 1, v, "gate"));
+            if ins[o.norm].width != self.v_dim || ins[o.norm].rows.constant() != Some(1) {
+                return fail(format!("a norm weight of {} for heads of {}", ins[o.norm].width, self.v_dim));
+            }
+        }
+        for (i, width, what) in wanted {
+            if ins[i].width != width || ins[i].rows != ins[0].rows {
+                return fail(format!("{what} rows of {} numbers, should be {width}", ins[i].width));
+            }
+        }
+        if ins[o.state].role != Role::Recurrent || ins[o.state].width != self.state_width() {
+            return fail(format!("a state of {} numbers, should be {}", ins[o.state].width, self.state_width()));
+        }
+        let mut outs = vec![Sig::slot(ins[0].rows.clone(), v)];
+        outs.extend_from_slice(&ins[o.conv_state..]);
+        Ok(outs)
+    }
+
+    fn meaning(&self) -> Meaning {
+        let o = self.operands();
+        if self.front.is_none() && self.norm.is_none() {
+            let op = self.clone();
+            return Meaning::Direct(Box::new(move |c| naive(&op, c)));
+        }
+        let mut p = Parts::default();
+        let mut ins: Vec<Part> = (0..3).map(Part::In).collect();
+        let mut states = vec![];
+        if let Some(front) = &self.front {
+            let y = p.op(Conv { taps: front.taps }, &[Part::In(0), Part::In(1), Part::In(o.conv_state)]);
+            let Part::Out(n, _) = y else { unreachable!("op() gives an output") };
+            states.push(Part::Out(n, 1));
+            let y = p.op(Elementwise { tree: Tree::unary(Unary::Silu, Tree::In(0)) }, &[y]);
+            ins = self.columns().into_iter().map(|columns| p.op(columns, &[y])).collect();
+            let norm = L2Norm { eps: front.eps, dim: self.k_dim };
+            ins[..2].iter_mut().for_each(|x| *x = p.op(norm.clone(), &[*x]));
+        }
+        ins.extend([o.g, o.g + 1, o.state].map(Part::In));
+        let mut y = p.op(DeltaNet { front: None, norm: None, ..self.clone() }, &ins);
+        let Part::Out(n, _) = y else { unreachable!("op() gives an output") };
+        states.push(Part::Out(n, 1));
+        if let Some(eps) = self.norm {
+            let norm = RmsNorm { eps, dim: self.v_dim, weight: true, residual: false };
+            y = p.op(norm, &[y, Part::In(o.norm)]);
+            y = p.op(Elementwise::mul(), &[y, Part::In(o.norm + 1)]);
+        }
+        let outs: Vec<Part> = [y].into_iter().chain(states).collect();
+        p.finish(&outs)
+    }
+
+    fn cost(&self, site: &Site) -> Cost {
+        let o = self.operands();
+        let states = site.ins[o.conv_state..].iter().fold(Expr::Const(0), |a, s| a + Expr::S * s.row_bytes());
+        let read = site.ins[..o.conv_state].iter().fold(states.clone(), |a, s| a + s.bytes());
+        // Decay, two products with the state and the update by one.
+        let mut flops = 7 * self.state_width();
+        if let Some(front) = &self.front {
+            flops += (2 * front.taps + 8) * (2 * self.k_width() + self.v_width()) + 3 * 2 * self.k_width();
+        }
+        if self.norm.is_some() {
+            flops += 5 * self.v_width();
+        }
+        Cost::of(read, site.outs[0].bytes() + states, Expr::T * flops)
+    }
+
+    fn cpu(&self, site: &Site) -> Lowering {
+        cpu::lower(self, site)
+    }
+
+    fn cuda(&self, _: &Site) -> Lowering {
+        Lowering::Gap("the CUDA device is not written yet")
+    }
+
+    fn wgsl(&self, _: &Site) -> Lowering {
+        Lowering::Gap("the wgpu device is not written yet")
+    }
+
+    fn cases() -> Vec<Case> {
+        let x = |w| Sig::slot(Expr::T, w);
+        let mut cases = vec![];
+        let batches = [
+            ("one", (1, 1, 9)),
+            ("start", (1, 1, 1)),
+            ("few", (7, 3, 9)),
+            ("ragged", (41, 3, 20)),
+            ("a chunk and a rest", (70, 1, 90)),
+            ("many", (300, 2, 160)),
+        ];
+        for (class, b) in batches {
+            for (k_heads, v_heads, k_dim, v_dim) in [(2, 4, 32, 32), (1, 1, 16, 24), (3, 6, 20, 9)] {
+                let heads = format!("{k_heads} and {v_heads} heads of {k_dim} and {v_dim}, {class}");
+                let scale = 1.0 / (k_dim as f32).sqrt();
+                let plain = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: None, norm: None };
+                let (k, v) = (plain.k_width(), plain.v_width());
+                let state = Sig::recurrent(plain.state_width());
+                let ins = vec![x(k), x(k), x(v), x(v_heads), x(v_heads), state.clone()];
+                // Keys of about length 1, decays below 1 and corrections of at most the whole: else states explode.
+                let unit = (3.0 / k_dim as f32).sqrt();
+                let mut case = Case::new(format!("plain, {heads}"), plain.clone(), ins, b).within(3e-5);
+                case = case.between(1, -unit, unit).between(3, -2.0, 0.0).between(4, 0.0, 1.0);
+                if (class, k_heads) == ("few", 2) {
+                    // Rows of 64 + 64 + 128 + 4 + 4 numbers and three states of 4 x 32 x 32.
+                    case = case.costs(7 * 264 * 4 + 3 * 16384, 7 * 512 + 3 * 16384, 7 * 7 * 4096);
+                }
+                cases.push(case);
+                let fused = DeltaNet { front: Some(Front { taps: 4, eps: 1e-6 }), norm: Some(1e-6), ..plain.clone() };
+                let filter = Sig::weight(2 * k + v, 4, DType::F32);
+                let row = Sig::weight(1, v_dim, DType::F32);
+                let conv_state = Sig::recurrent(3 * (2 * k + v));
+                let ins =
+                    vec![x(2 * k + v), filter, x(v_heads), x(v_heads), row.clone(), x(v), conv_state, state.clone()];
+                let mut case = Case::new(format!("front and gated norm, {heads}"), fused, ins, b).within(1e-4);
+                case = case.between(2, -2.0, 0.0).between(3, 0.0, 1.0);
+                if (class, k_heads) == ("few", 2) {
+                    // Besides: 256 channels of 4 taps and 3 earlier rows, a norm weight of 32, a gate of 128.
+                    let states = 3 * (16384 + 3 * 1024);
+                    let read = 7 * (256 + 4 + 4 + 128) * 4 + 4096 + 128 + states;
+                    let per_token = 7 * 4096 + 16 * 256 + 6 * 64 + 5 * 128;
+                    case = case.costs(read, 7 * 512 + states, 7 * per_token);
+                }
+                cases.push(case);
+                let normed = DeltaNet { norm: Some(1e-6), ..plain };
+                let ins = vec![x(k), x(k), x(v), x(v_heads), x(v_heads), row, x(v), state];
+                let case = Case::new(format!("gated norm, {heads}"), normed, ins, b).within(1e-4);
+                cases.push(case.between(1, -unit, unit).between(3, -2.0, 0.0).between(4, 0.0, 1.0));
+            }
+        }
+        cases
+    }
+}
+
+/// The definition, token by token in f64.
+fn naive(op: &DeltaNet, c: &mut RefCall) {
+    let [q, k, v, g, beta] = [0, 1, 2, 3, 4].map(|i| c.input(i).clone());
+    let state = c.state(5);
+    let (kd, vd) = (op.k_dim, op.v_dim);
+    let mut out = vec![0f32; v.data.len()];
+    for span in c.batch.seqs.clone() {
+        let slot = span.slot as usize;
+        let mut all: Vec<f64> = c.states[state].get(slot, 0, 0).iter().map(|&x| x as f64).collect();
+        if span.begins() {
+            all.fill(0.0);
+        }
+        for t in span.start as usize..(span.start + span.count) as usize {
+            for (h, s) in all.chunks_exact_mut(kd * vd).enumerate() {
+                let kh = h % op.k_heads;
+                let (q, k) = (&q.row(t)[kh * kd..(kh + 1) * kd], &k.row(t)[kh * kd..(kh + 1) * kd]);
+                let v = &v.row(t)[h * vd..(h + 1) * vd];
+                let decay = (g.row(t)[h] as f64).exp();
+                s.iter_mut().for_each(|s| *s *= decay);
+                for j in 0..vd {
+                    let predicted: f64 = (0..kd).map(|i| s[i * vd + j] * k[i] as f64).sum();
+                    let d = beta.row(t)[h] as f64 * (v[j] as f64 - predicted);
+                    (0..kd).for_each(|i| s[i * vd + j] += k[i] as f64 * d);
+                    let o: f64 = (0..kd).map(|i| s[i * vd + j] * q[i] as f64).sum();
+                    out[t * op.v_width() + h * vd + j] = (o * op.scale as f64) as f32;
+                }
+            }
+        }
+        let all: Vec<f32> = all.into_iter().map(|x| x as f32).collect();
+        c.states[state].set(slot, 0, 0, &all);
+    }
+    c.output(0).copy_from_slice(&out);
+}

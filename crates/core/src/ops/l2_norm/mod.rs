@@ -1,0 +1,91 @@
+//! `y = x / sqrt(Σx² + eps)` over groups of `dim` numbers. Input and output: `[rows, groups·dim]`. Sums in f32.
+
+use super::*;
+
+/// The op.
+#[derive(Clone, Debug, PartialEq)]
+pub struct L2Norm {
+    /// Added to the sum of squares.
+    pub eps: f32,
+    /// Numbers normalized together: a head's size.
+    pub dim: usize,
+}
+
+impl L2Norm {
+    /// Normalizes one group in place. The root-mean-square norm with `eps / dim` is this norm times `sqrt(dim)`.
+    pub(crate) fn group(&self, c: &CpuCall, x: &[f32], out: &mut [f32]) {
+        let dim = self.dim as f32;
+        (c.simd.rms_norm)(x, None, self.eps / dim, out);
+        let factor = 1.0 / dim.sqrt();
+        out.iter_mut().for_each(|x| *x *= factor);
+    }
+}
+
+impl OpDef for L2Norm {
+    const NAME: &'static str = "l2_norm";
+
+    fn ggml(&self) -> &'static str {
+        "L2_NORM"
+    }
+
+    fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
+        want_inputs(Self::NAME, ins, 1)?;
+        if self.dim == 0 || !ins[0].width.is_multiple_of(self.dim) {
+            let why = format!("{} is no multiple of the group size {}", ins[0].width, self.dim);
+            return Err(ShapeError { op: Self::NAME, why });
+        }
+        Ok(vec![Sig::slot(ins[0].rows.clone(), ins[0].width)])
+    }
+
+    fn meaning(&self) -> Meaning {
+        let L2Norm { eps, dim } = *self;
+        Meaning::Direct(Box::new(move |c| {
+            let x = c.input(0).clone();
+            for (out, x) in c.output(0).chunks_exact_mut(dim).zip(x.data.chunks_exact(dim)) {
+                let sum: f64 = x.iter().map(|v| *v as f64 * *v as f64).sum();
+                let scale = 1.0 / (sum + eps as f64).sqrt();
+                out.iter_mut().zip(x).for_each(|(o, x)| *o = (*x as f64 * scale) as f32);
+            }
+        }))
+    }
+
+    fn cost(&self, site: &Site) -> Cost {
+        Cost::streams(site, site.outs[0].rows.clone() * (3 * site.outs[0].width))
+    }
+
+    fn cpu(&self, site: &Site) -> Lowering {
+        let (op, width) = (self.clone(), site.outs[0].width);
+        Lowering::one(site, "l2_norm/rows", site.outs[0].rows.clone(), 1, self.cost(site), move |c, _| {
+            let x = c.f32s(0);
+            while let Some(range) = c.items.take() {
+                for r in range {
+                    let at = r * width..(r + 1) * width;
+                    let out = c.write(1, at.clone());
+                    for (o, x) in out.chunks_exact_mut(op.dim).zip(x[at].chunks_exact(op.dim)) {
+                        op.group(c, x, o);
+                    }
+                }
+            }
+        })
+    }
+
+    fn cuda(&self, _: &Site) -> Lowering {
+        Lowering::Gap("the CUDA device is not written yet")
+    }
+
+    fn wgsl(&self, _: &Site) -> Lowering {
+        Lowering::Gap("the wgpu device is not written yet")
+    }
+
+    fn cases() -> Vec<Case> {
+        let x = |w| Sig::slot(Expr::T, w);
+        let op = |dim| L2Norm { eps: 1e-6, dim };
+        let b = (5, 2, 5);
+        vec![
+            // 5 rows of 16 heads of 128.
+            Case::new("heads", op(128), vec![x(2048)], b).costs(5 * 8192, 5 * 8192, 5 * 3 * 2048),
+            Case::new("odd groups", op(33), vec![x(99)], b),
+            Case::new("nearly zero", op(32), vec![x(64)], b).between(0, -1e-3, 1e-3),
+        ]
+    }
+}

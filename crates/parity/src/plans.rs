@@ -1,0 +1,442 @@
+//! Plan snapshots under `plans/`, and bounds on dispatches. Model files of true shapes without weights are enough: a plan
+//! is made before anything is loaded.
+
+use std::fmt::Write as _;
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use libtest_mimic::{Completion, Failed, Trial};
+use onetrip_core::expr::Bind;
+use onetrip_core::formats::DType;
+use onetrip_core::fuse::Fuse;
+use onetrip_core::ops::RowClass;
+use onetrip_core::plan::Plan;
+use onetrip_core::simd::Isa;
+use onetrip_engine::files::{GgufWriter, ModelFile};
+use onetrip_engine::model::{Model, PlanKey};
+use onetrip_engine::page::Want;
+
+use crate::harness::{Options, models};
+use crate::shape::{Shape, Tensor};
+
+/// A published model: its shape and the types of its matrices.
+struct Published {
+    name: &'static str,
+    /// The real file below the folder of models, if there may be one.
+    path: Option<&'static str>,
+    shape: Shape,
+    format: fn(&Tensor) -> DType,
+    /// Dispatches and waits inside kernels that one decode step may have in a layer; four more are for the ends.
+    a_layer: u64,
+}
+
+/// Layer of a tensor.
+fn layer(t: &Tensor) -> usize {
+    t.name.split('.').nth(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
+
+/// Part of the layer, or the tensor's own name.
+fn part(t: &Tensor) -> &str {
+    t.name.rsplit('.').nth(1).unwrap_or("")
+}
+
+fn published() -> Vec<Published> {
+    let llama = Shape {
+        arch: "llama",
+        layers: 30,
+        width: 576,
+        heads: 9,
+        kv_heads: 3,
+        dim: 64,
+        ffn: 1536,
+        vocab: 49152,
+        context: 8192,
+        rope_base: 100000.0,
+        eps: 1e-5,
+        window: None,
+        tied: true,
+    };
+    let qwen2 = Shape {
+        arch: "qwen2",
+        layers: 24,
+        width: 896,
+        heads: 14,
+        kv_heads: 2,
+        ffn: 4864,
+        vocab: 151_936,
+        context: 32768,
+        rope_base: 1e6,
+        eps: 1e-6,
+        tied: false,
+        ..llama.clone()
+    };
+    let qwen3 = Shape {
+        arch: "qwen3",
+        layers: 28,
+        width: 1024,
+        heads: 16,
+        kv_heads: 8,
+        dim: 128,
+        ffn: 3072,
+        tied: true,
+        ..qwen2.clone()
+    };
+    let gemma3 = Shape {
+        arch: "gemma3",
+        layers: 18,
+        width: 640,
+        heads: 4,
+        kv_heads: 1,
+        dim: 256,
+        ffn: 2048,
+        vocab: 262_144,
+        window: Some(512),
+        tied: true,
+        ..qwen2.clone()
+    };
+    let stories = Shape {
+        layers: 5,
+        width: 64,
+        heads: 8,
+        kv_heads: 4,
+        dim: 8,
+        ffn: 172,
+        vocab: 512,
+        context: 512,
+        rope_base: 10000.0,
+        ..llama.clone()
+    };
+    vec![
+        Published {
+            name: "smollm2-135m-q4_1",
+            path: Some("smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf"),
+            shape: llama,
+            format: |t| if part(t) == "token_embd" { DType::Q8_0 } else { DType::Q4_1 },
+            a_layer: 6,
+        },
+        Published {
+            name: "qwen2.5-0.5b-q4_k_m",
+            path: Some("qwen2.5-coder-0.5b-instruct/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
+            shape: qwen2,
+            format: |t| {
+                let more = [0, 1, 3, 6, 7, 8, 9, 10, 13, 16, 19, 21].contains(&layer(t));
+                match part(t) {
+                    "output" => DType::Q8_0,
+                    "attn_v" if more => DType::Q8_0,
+                    "ffn_down" if more => DType::Q6_K,
+                    "ffn_down" => DType::Q4_K,
+                    _ => DType::Q5_0,
+                }
+            },
+            a_layer: 5,
+        },
+        Published { name: "qwen3-0.6b-q8_0", path: None, shape: qwen3, format: |_| DType::Q8_0, a_layer: 6 },
+        Published {
+            name: "gemma-3-270m-q4_k_m",
+            path: Some("gemma-3-270m/gemma-3-270m-q4_k_m.gguf"),
+            shape: gemma3,
+            format: |t| {
+                let more = [0, 1, 4, 7, 10, 13, 15, 16, 17].contains(&layer(t));
+                match part(t) {
+                    "token_embd" => DType::Q8_0,
+                    "attn_v" if more => DType::Q8_0,
+                    "ffn_down" if more => DType::Q6_K,
+                    "ffn_down" | "attn_output" => DType::Q4_K,
+                    _ => DType::Q5_0,
+                }
+            },
+            a_layer: 7,
+        },
+        Published {
+            name: "stories260k-f32",
+            path: Some("data/stories260k/stories260K-f32.gguf"),
+            shape: stories,
+            format: |_| DType::F32,
+            a_layer: 6,
+        },
+    ]
+}
+
+/// The batches for which plans are kept: name, and what it binds.
+const BATCHES: [(&str, Bind); 3] = [
+    ("decode-1", Bind { t: 1, s: 1, l: 256 }),
+    ("decode-8", Bind { t: 8, s: 8, l: 256 }),
+    ("prefill-512", Bind { t: 512, s: 1, l: 512 }),
+];
+
+/// Writes zeros as holes: a file of half a gigabyte takes a few kilobytes.
+struct Sparse(std::fs::File);
+
+impl Write for Sparse {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Only zeros come in pieces this large: the head of a file is smaller.
+        if bytes.len() < HOLE {
+            return self.0.write(bytes);
+        }
+        let end = self.0.seek(SeekFrom::Current(bytes.len() as i64))?;
+        self.0.set_len(end)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// Smallest piece that becomes a hole.
+const HOLE: usize = 1 << 17;
+
+/// A model that the engine knows by name, `shape:NAME`.
+struct Named {
+    name: &'static str,
+    layers: u64,
+    /// Nodes by ggml's names that its page must have, as another engine's listing of one decode step counts them.
+    nodes: &'static [(&'static str, u64)],
+}
+
+/// Qwen3.5-9B: 24 gated delta nets and 8 attentions. Its empty nodes, copies and gathers are not on our page.
+const NAMED: Named = Named {
+    name: "qwen3.5-9b:q4_0",
+    layers: 32,
+    nodes: &[("MUL_MAT", 249), ("MUL", 161), ("RMS_NORM", 105), ("UNARY", 104), ("ADD", 88), ("GLU", 32), ("ROPE", 16)],
+};
+
+impl Named {
+    fn file_name(&self, batch: &str) -> String {
+        format!("{}.cpu.{batch}.txt", self.name.replace(':', "-"))
+    }
+
+    fn plan(&self, bind: Bind, fuse: Fuse) -> Result<Plan, Failed> {
+        let o = Options { isa: Isa::Portable, fuse, ..Options::default() };
+        let file = onetrip_engine::shape::open(&format!("shape:{}", self.name))?;
+        Ok(Model::new(file, o.model())?.plan(key(bind))?)
+    }
+
+    fn text(&self, batch: &str, bind: Bind) -> Result<String, Failed> {
+        text(self.name, batch, bind, &self.plan(bind, Fuse::All)?, &self.plan(bind, Fuse::None)?)
+    }
+
+    fn committed(&self) -> Result<(), Failed> {
+        BATCHES.iter().try_for_each(|&(batch, bind)| same(&self.file_name(batch), &self.text(batch, bind)?))
+    }
+
+    fn bounded(&self) -> Result<(), Failed> {
+        let bind = Bind { t: 1, s: 1, l: 256 };
+        let ledger = self.plan(bind, Fuse::All)?.ledger(bind);
+        let have = ledger.dispatches + ledger.grid_syncs;
+        println!("{}: {have} dispatches and grid syncs, {} nodes", self.name, ledger.nodes);
+        if have > 5 * self.layers + 5 || ledger.gaps > 0 {
+            return Err(format!("{have} dispatches and grid syncs: {ledger:?}").into());
+        }
+        match self.nodes.iter().find(|(op, n)| ledger.nodes_by_op.get(*op) != Some(n)) {
+            Some((op, n)) => Err(format!("{op}: {:?} nodes, {n} in the listing", ledger.nodes_by_op.get(*op)).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The text of a snapshot.
+fn text(model: &str, batch: &str, bind: Bind, plan: &Plan, plain: &Plan) -> Result<String, Failed> {
+    let Bind { t, s, l } = bind;
+    let mut out = String::new();
+    let (rows, sequences) = (RowClass::of(t as usize).name(), RowClass::of(s as usize).name());
+    writeln!(out, "{model} on cpu, {batch}: rows {rows}, sequences {sequences}; sizes for T {t}, S {s}, L {l}")?;
+    writeln!(out, "\n{}", plan.compact_table(Some(bind)))?;
+    write!(out, "{}", plan.rules_text())?;
+    writeln!(out, "\n{}", serde_json::to_string_pretty(&plan.ledger(bind))?)?;
+    writeln!(out, "\nwithout rules: {} dispatches", plain.ledger(bind).dispatches)?;
+    Ok(out)
+}
+
+impl Published {
+    /// A file of the model's shape whose weights are all zero.
+    fn file(&self, dir: &Path) -> Result<ModelFile, Failed> {
+        let path = dir.join("model.gguf");
+        let mut writer = GgufWriter::new();
+        writer.set_all(&self.shape.metadata());
+        let tensors = self.shape.tensors();
+        let dtype = |t: &Tensor| if t.rows.is_some() { (self.format)(t) } else { DType::F32 };
+        let bytes = |t: &Tensor| dtype(t).row_bytes(t.width).map(|b| b * t.rows.unwrap_or(1));
+        let zeros = vec![0; tensors.iter().filter_map(bytes).max().unwrap_or(0)];
+        for t in &tensors {
+            let n = bytes(t).ok_or_else(|| format!("{}: no rows of {}", t.name, t.width))?;
+            writer.tensor(t.name.clone(), &t.dims(), dtype(t).ggml(), &zeros[..n])?;
+        }
+        writer.write(Sparse(std::fs::File::create(&path)?))?;
+        Ok(ModelFile::open(&path)?)
+    }
+
+    fn plan(&self, bind: Bind, fuse: Fuse) -> Result<Plan, Failed> {
+        let dir = tempfile::tempdir()?;
+        // Plans do not depend on the instruction set: a test says so.
+        let o = Options { isa: Isa::Portable, fuse, ..Options::default() };
+        let mut model = Model::new(self.file(dir.path())?, o.model())?;
+        Ok(model.plan(key(bind))?)
+    }
+
+    /// The text of a snapshot.
+    fn text(&self, batch: &str, bind: Bind) -> Result<String, Failed> {
+        text(self.name, batch, bind, &self.plan(bind, Fuse::All)?, &self.plan(bind, Fuse::None)?)
+    }
+}
+
+fn key(bind: Bind) -> PlanKey {
+    PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 })
+}
+
+/// The committed folder.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans")
+}
+
+fn file_name(model: &Published, batch: &str) -> String {
+    format!("{}.cpu.{batch}.txt", model.name)
+}
+
+/// Writes all snapshots again and removes those of models that are no longer kept; gives their names.
+pub fn write_all() -> Result<Vec<String>, Failed> {
+    let dir = folder();
+    std::fs::create_dir_all(&dir)?;
+    let mut written = vec![];
+    for model in published() {
+        for (batch, bind) in BATCHES {
+            let name = file_name(&model, batch);
+            std::fs::write(dir.join(&name), model.text(batch, bind)?)?;
+            written.push(name);
+        }
+    }
+    for (batch, bind) in BATCHES {
+        let name = NAMED.file_name(batch);
+        std::fs::write(dir.join(&name), NAMED.text(batch, bind)?)?;
+        written.push(name);
+    }
+    for entry in std::fs::read_dir(&dir)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".txt") && !written.contains(&name) {
+            std::fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(written)
+}
+
+/// The tests.
+pub fn tests() -> Vec<Trial> {
+    let mut tests = vec![];
+    for model in published() {
+        let name = format!("plans/{}/are the committed ones", model.name);
+        tests.push(Trial::test(name, move || committed(&model)));
+    }
+    for model in published() {
+        let name = format!("plans/{}/decodes in at most {} dispatches a layer and four", model.name, model.a_layer);
+        tests.push(Trial::test(name, move || bounded(&model)));
+    }
+    for model in published() {
+        let Some(path) = model.path else { continue };
+        let name = format!("plans/{}/the shape gives the plans of the real file", model.name);
+        tests.push(Trial::ignorable_test(name, move || {
+            let path = models().unwrap_or_default().join(path);
+            if !path.is_file() {
+                return Ok(Completion::ignored_with("not run: cargo xtask models"));
+            }
+            real(&model, &path).map(|()| Completion::Completed)
+        }));
+    }
+    tests.push(Trial::test(format!("plans/{}/are the committed ones", NAMED.name), || NAMED.committed()));
+    let name = format!("plans/{}/decodes in at most 165 dispatches and has the nodes of the listing", NAMED.name);
+    tests.push(Trial::test(name, || NAMED.bounded()));
+    tests.push(Trial::test("plans/no file is left of a model that is gone", no_strangers));
+    tests.push(Trial::test("plans/are the same for every instruction set", every_isa));
+    tests
+}
+
+fn committed(model: &Published) -> Result<(), Failed> {
+    for (batch, bind) in BATCHES {
+        same(&file_name(model, batch), &model.text(batch, bind)?)?;
+    }
+    Ok(())
+}
+
+/// A snapshot is what it was.
+fn same(name: &str, want: &str) -> Result<(), Failed> {
+    let have = std::fs::read_to_string(folder().join(name)).unwrap_or_default();
+    if have.replace("\r\n", "\n") == want {
+        return Ok(());
+    }
+    let line = have.lines().zip(want.lines()).position(|(a, b)| a != b).unwrap_or(0);
+    let (a, b) = (have.lines().nth(line).unwrap_or(""), want.lines().nth(line).unwrap_or(""));
+    Err(format!("plans/{name}, line {}:\n  {a}\nis now\n  {b}\nrun `cargo xtask plans` and commit", line + 1).into())
+}
+
+fn real(model: &Published, path: &Path) -> Result<(), Failed> {
+    let o = Options { isa: Isa::Portable, ..Options::default() };
+    let mut file = Model::new(ModelFile::open(path)?, o.model())?;
+    for (batch, bind) in BATCHES {
+        let (have, want) = (file.plan(key(bind))?, model.plan(bind, Fuse::All)?);
+        if have.table(None) != want.table(None) || have.ledger(bind) != want.ledger(bind) {
+            return Err(
+                format!("{batch}: the file gives\n{}\nits shape\n{}", have.table(None), want.table(None)).into()
+            );
+        }
+    }
+    Ok(())
+}
+
+fn bounded(model: &Published) -> Result<(), Failed> {
+    let bind = Bind { t: 1, s: 1, l: 256 };
+    let ledger = model.plan(bind, Fuse::All)?.ledger(bind);
+    let plain = model.plan(bind, Fuse::None)?.ledger(bind);
+    let bound = model.a_layer * model.shape.layers as u64 + 4;
+    let have = ledger.dispatches + ledger.grid_syncs;
+    println!("{}: {have} dispatches and grid syncs, {} without rules", model.name, plain.dispatches + plain.grid_syncs);
+    if have > bound {
+        return Err(format!("{have} dispatches and grid syncs, at most {bound}").into());
+    }
+    if ledger.gaps + ledger.off_device + ledger.copies > 0 {
+        return Err(format!("{ledger:?}").into());
+    }
+    // What is read at least: every weight that a token needs, once.
+    let dtype = |t: &Tensor| if t.rows.is_some() { (model.format)(t) } else { DType::F32 };
+    let once = |t: &Tensor| match (part(t), model.shape.tied) {
+        ("token_embd", false) => 0,
+        _ => dtype(t).row_bytes(t.width).unwrap_or(0) * t.rows.unwrap_or(1),
+    };
+    let weights: usize = model.shape.tensors().iter().map(once).sum();
+    if ledger.bytes_read < weights as u64 || ledger.bytes_read > 2 * weights as u64 + (64 << 20) {
+        return Err(format!("claims {} bytes read, the weights have {weights}", ledger.bytes_read).into());
+    }
+    Ok(())
+}
+
+fn no_strangers() -> Result<(), Failed> {
+    let models = published();
+    let mut known: Vec<String> =
+        models.iter().flat_map(|m| BATCHES.iter().map(move |(batch, _)| file_name(m, batch))).collect();
+    known.extend(BATCHES.iter().map(|(batch, _)| NAMED.file_name(batch)));
+    for entry in std::fs::read_dir(folder())? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".txt") && !known.contains(&name) {
+            return Err(format!("plans/{name} belongs to no model: run `cargo xtask plans`").into());
+        }
+    }
+    Ok(())
+}
+
+fn every_isa() -> Result<(), Failed> {
+    for model in published() {
+        let dir = tempfile::tempdir()?;
+        for (batch, bind) in BATCHES {
+            let text = |isa| -> Result<String, Failed> {
+                let o = Options { isa, ..Options::default() };
+                Ok(Model::new(model.file(dir.path())?, o.model())?.plan(key(bind))?.table(None))
+            };
+            let want = text(Isa::Portable)?;
+            for &isa in Isa::available() {
+                if text(isa)? != want {
+                    return Err(format!("{}, {batch}: another plan with {}", model.name, isa.name()).into());
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,423 @@
+//! Whole models as they are fetched, against what other engines said about them (`parity/reference`).
+
+use std::path::PathBuf;
+
+use libtest_mimic::{Completion, Failed, Trial};
+use onetrip_core::batch::SampleParams;
+use onetrip_core::fuse::{Fuse, RULES};
+use onetrip_core::ops::Compute;
+use onetrip_engine::files::{Kind, ModelFile};
+use onetrip_engine::generate::{Limits, generate};
+use onetrip_engine::step::Engine;
+use onetrip_engine::tokenizer::{Special, Tokenizer};
+use serde_json::Value as Json;
+
+use crate::harness::{Answers, CHUNK, Options, best, differences, exceeds, forced, load, models, only, sequences};
+
+/// A model with recorded results.
+#[derive(Clone, Copy)]
+struct Known {
+    /// Name in tests.
+    name: &'static str,
+    /// Below the folder of models.
+    path: &'static str,
+    /// Files in `parity/reference`, less `.json`: of llama.cpp, and `.numpy` of a float pass.
+    reference: &'static str,
+    /// Perplexity of the float pass.
+    perplexity: f64,
+    /// The set of `cargo xtask models`; none if no package has it.
+    set: Option<&'static str>,
+    /// Largest error of a top logit in f32 against the float pass.
+    float: f32,
+    /// How the prompts are read.
+    chat: &'static [&'static str],
+}
+
+const SMOLLM2: Known = Known {
+    name: "smollm2",
+    path: "smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf",
+    reference: "smollm2-135m-instruct-q4_1",
+    perplexity: 36.07,
+    set: Some("smollm2"),
+    float: 1e-4,
+    chat: &["chat"],
+};
+const QWEN: Known = Known {
+    name: "qwen2.5-0.5b",
+    path: "qwen2.5-coder-0.5b-instruct/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+    reference: "qwen2.5-coder-0.5b-instruct-q4_k_m",
+    perplexity: 84.51,
+    set: Some("qwen05"),
+    float: 1e-4,
+    chat: &["chat"],
+};
+const GEMMA: Known = Known {
+    name: "gemma-3-270m",
+    path: "gemma-3-270m/gemma-3-270m-q4_k_m.gguf",
+    reference: "gemma-3-270m-q4_k_m",
+    perplexity: 38.30,
+    set: Some("gemma270"),
+    float: 1e-4,
+    chat: &[],
+};
+const STORIES: Known = Known {
+    name: "stories260k",
+    path: "data/stories260k/stories260K-f32.gguf",
+    reference: "stories260K-f32",
+    perplexity: 49.404,
+    set: None,
+    float: 1e-4,
+    chat: &[],
+};
+
+/// Perplexity and the best tokens may be off by this part and margin: what `parity/reference/README.md` says of two engines.
+const PERPLEXITY: f64 = 0.01;
+const MARGIN: f64 = 1.0;
+/// Steps that must be compared, or the test says nothing.
+const STEPS: usize = 30;
+
+/// The tests; the slow ones only if asked for.
+pub fn tests(slow: bool) -> Vec<Trial> {
+    let mut out = vec![];
+    for known in [STORIES, SMOLLM2] {
+        out.push(trial(slow, known, "token ids are the reference's", token_ids));
+        out.push(trial(slow, known, "perplexity is within 1 %", perplexity));
+        out.push(trial(slow, known, "the best token is the reference's where it is clear", |k| {
+            teacher(k, Compute::Int8)
+        }));
+        out.push(trial(slow, known, "greedy text begins like the reference's", text));
+    }
+    out.push(trial(slow, STORIES, "f32 logits are the reference's", stories_logits));
+    out.push(trial(slow, STORIES, "the Hugging Face folder gives what GGUF gives", stories_folder));
+    if !slow {
+        return out;
+    }
+    for known in [QWEN, GEMMA] {
+        out.push(trial(slow, known, "token ids are the reference's", token_ids));
+        out.push(trial(slow, known, "perplexity is within 1 %", perplexity));
+        out.push(trial(slow, known, "the best token is the reference's where it is clear", |k| {
+            teacher(k, Compute::Int8)
+        }));
+        out.push(trial(slow, known, "greedy text begins like the reference's", text));
+    }
+    for known in [SMOLLM2, QWEN, GEMMA] {
+        out.push(trial(slow, known, "f32 logits are those of a float pass", float_logits));
+        out.push(trial(slow, known, "the best token is the reference's where it is clear (f32)", |k| {
+            teacher(k, Compute::F32)
+        }));
+        out.push(trial(slow, known, "peak memory stays under the file's size plus 300 MB", memory));
+        out.push(trial(slow, known, "no rule, every rule alone and all rules agree", rules));
+    }
+    out
+}
+
+/// Where everything runs, a model that can be fetched must be there.
+fn trial(slow: bool, known: Known, what: &str, test: fn(Known) -> Result<(), Failed>) -> Trial {
+    Trial::ignorable_test(format!("models/{}/{what}", known.name), move || {
+        if !path(known.path).is_file() {
+            return match known.set {
+                Some(set) if slow => Err(format!("the model is not there: cargo xtask models {set}").into()),
+                Some(set) => Ok(Completion::ignored_with(format!("not run: cargo xtask models {set}"))),
+                None => Ok(Completion::ignored_with("not run (no package)")),
+            };
+        }
+        test(known).map(|()| Completion::Completed)
+    })
+}
+
+/// Resident memory of this process in bytes, by its name in `/proc/self/status`.
+fn resident(name: &str) -> Result<u64, Failed> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(':'));
+    let kb = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    Ok(kb.ok_or_else(|| format!("no {name} in /proc/self/status"))? * 1024)
+}
+
+/// Loads a model as the command line does, runs a prompt and a few steps, and asks the system for the peak.
+fn memory(known: Known) -> Result<(), Failed> {
+    let before = resident("VmRSS")?;
+    // Sets the peak back to what is resident now.
+    std::fs::write("/proc/self/clear_refs", "5")?;
+    let file = path(known.path);
+    let size = std::fs::metadata(&file)?.len();
+    let mut engine = load(ModelFile::open(&file)?, &Options { context: 4096, threads: 2, ..Options::default() })?;
+    let seq = sequences(&mut engine, 1)?[0];
+    engine.scheduler().set_tokens(seq, &[1; 600]);
+    for _ in 0..5 {
+        engine.step()?;
+    }
+    let peak = resident("VmHWM")?.saturating_sub(before);
+    println!("{}: {} MB above what was there, the file has {} MB", known.name, peak / 1_000_000, size / 1_000_000);
+    match peak < size + 300_000_000 {
+        true => Ok(()),
+        false => Err(format!("peak {peak} bytes for a file of {size}").into()),
+    }
+}
+
+fn path(below: &str) -> PathBuf {
+    models().unwrap_or_default().join(below)
+}
+
+fn reference(name: &str) -> Result<Json, Failed> {
+    let path = format!("{}/../../parity/reference/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
+    Ok(serde_json::from_str(&text)?)
+}
+
+fn prompts(reference: &Json) -> impl Iterator<Item = Prompt> + '_ {
+    let list = reference["prompts"].as_array().into_iter().flatten();
+    list.map(|p| Prompt {
+        name: p["name"].as_str().unwrap_or("").into(),
+        text: p["prompt"].as_str().unwrap_or("").into(),
+        ids: ids(&p["prompt_tokens"]),
+        greedy: ids(&p["greedy_tokens"]),
+        greedy_text: p["greedy_text"].as_str().unwrap_or("").into(),
+        first: ranked(&p["first_top10"]),
+        steps: p["greedy_top5_per_step"].as_array().into_iter().flatten().map(ranked).collect(),
+    })
+}
+
+struct Prompt {
+    name: String,
+    text: String,
+    ids: Vec<u32>,
+    greedy: Vec<u32>,
+    greedy_text: String,
+    first: Vec<(usize, f64)>,
+    steps: Vec<Vec<(usize, f64)>>,
+}
+
+fn ids(list: &Json) -> Vec<u32> {
+    list.as_array().into_iter().flatten().filter_map(Json::as_u64).map(|n| n as u32).collect()
+}
+
+fn ranked(list: &Json) -> Vec<(usize, f64)> {
+    let pair = |p: &Json| Some((p[0].as_u64()? as usize, p[1].as_f64()?));
+    list.as_array().into_iter().flatten().filter_map(pair).collect()
+}
+
+fn margin(step: &[(usize, f64)]) -> f64 {
+    match step {
+        [a, b, ..] => a.1 - b.1,
+        _ => 0.0,
+    }
+}
+
+/// Two threads: whole models are what the time goes to.
+fn fast() -> Options {
+    Options { threads: 2, ..Options::default() }
+}
+
+fn open(known: Known, o: &Options) -> Result<Engine, Failed> {
+    load(ModelFile::open(path(known.path))?, o)
+}
+
+fn tokenizer(known: Known) -> Result<Tokenizer, Failed> {
+    let file = ModelFile::open(path(known.path))?;
+    match file.kind() {
+        Kind::Gguf => Ok(Tokenizer::from_gguf(file.metadata())?),
+        _ => Err("no tokenizer in this file".into()),
+    }
+}
+
+fn token_ids(known: Known) -> Result<(), Failed> {
+    let tokenizer = tokenizer(known)?;
+    let mut compared = 0;
+    for p in prompts(&reference(known.reference)?) {
+        // A rendered chat template brings its own beginning.
+        let special = if known.chat.contains(&p.name.as_str()) { Special::TEMPLATE } else { Special::PROMPT };
+        let have = tokenizer.encode(&p.text, special)?;
+        if have != p.ids {
+            return Err(format!("{}: {have:?}, should be {:?}", p.name, p.ids).into());
+        }
+        compared += 1;
+    }
+    if compared >= 3 { Ok(()) } else { Err(format!("{compared} prompts in the reference").into()) }
+}
+
+fn perplexity(known: Known) -> Result<(), Failed> {
+    let tokens = ids(&reference(known.reference)?["perplexity"]["tokens"]);
+    if tokens.len() != 512 {
+        return Err(format!("{} tokens in the reference", tokens.len()).into());
+    }
+    let o = if known.name == STORIES.name { Options { threads: 2, ..Options::f32() } } else { fast() };
+    let mut engine = open(known, &o)?;
+    let mut sum = 0f64;
+    let mut n = 0;
+    engine.logits(&tokens, &mut |i, row| {
+        if let Some(&next) = tokens.get(i + 1) {
+            let max = row.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b)) as f64;
+            let total: f64 = row.iter().map(|x| (*x as f64 - max).exp()).sum();
+            sum -= row[next as usize] as f64 - max - total.ln();
+            n += 1;
+        }
+    })?;
+    let have = (sum / n as f64).exp();
+    println!("{}: perplexity {have:.3} over {n} predictions, reference {}", known.name, known.perplexity);
+    let off = (have / known.perplexity - 1.0).abs();
+    // The float model has no rounding to excuse.
+    let allowed = if known.name == STORIES.name { 1e-4 } else { PERPLEXITY };
+    if n == 511 && off <= allowed {
+        Ok(())
+    } else {
+        Err(format!("perplexity {have}, should be {}", known.perplexity).into())
+    }
+}
+
+/// Feeds a prompt and the reference's continuation: logits before each token of the continuation.
+fn fed(engine: &mut Engine, p: &Prompt) -> Result<Vec<Vec<f32>>, Failed> {
+    let seq = sequences(engine, 1)?;
+    let then = &p.greedy[..p.greedy.len().saturating_sub(1)];
+    let out = forced(engine, &seq, &[&p.ids], then, CHUNK)?;
+    engine.scheduler().remove(seq[0]);
+    out.into_iter().next().ok_or("no answer".into())
+}
+
+fn teacher(known: Known, compute: Compute) -> Result<(), Failed> {
+    let mut engine = open(known, &Options { compute, ..fast() })?;
+    let (mut compared, mut equal, mut all) = (0, 0, 0);
+    for p in prompts(&reference(known.reference)?) {
+        for (i, (row, step)) in fed(&mut engine, &p)?.iter().zip(&p.steps).enumerate() {
+            let same = best(row) == step[0].0;
+            (all, equal) = (all + 1, equal + same as usize);
+            if margin(step) > MARGIN {
+                compared += 1;
+                if !same {
+                    let (have, want) = (best(row), step[0].0);
+                    let (a, b) = (row[have], row[want]);
+                    return Err(format!("{}, step {i}: token {have} ({a}) before {want} ({b})", p.name).into());
+                }
+            }
+        }
+    }
+    println!(
+        "{} ({compute:?}): {compared} clear steps compared; of all {all} steps, {equal} have the same best token",
+        known.name
+    );
+    if compared >= STEPS { Ok(()) } else { Err(format!("only {compared} steps compared").into()) }
+}
+
+/// The text may part from the reference's where its two best tokens were near each other, and nowhere else.
+fn text(known: Known) -> Result<(), Failed> {
+    let mut engine = open(known, &fast())?;
+    let tokenizer = tokenizer(known)?;
+    let mut longest = 0;
+    for p in prompts(&reference(known.reference)?) {
+        let seq = sequences(&mut engine, 1)?[0];
+        let limits = Limits { n: p.greedy.len(), stop: vec![], ignore_end: true };
+        let never = std::sync::atomic::AtomicBool::new(false);
+        let mut streamed = String::new();
+        let sample = SampleParams::default();
+        let out = generate(&mut engine, Some(&tokenizer), seq, &p.ids, sample, &limits, &never, &mut |_, piece| {
+            streamed.push_str(piece)
+        })?;
+        engine.scheduler().remove(seq);
+        let tokens: Vec<u32> = out.tokens.iter().map(|t| t.id).collect();
+        let same = tokens.iter().zip(&p.greedy).take_while(|(a, b)| a == b).count();
+        if let Some(step) = p.steps.get(same)
+            && same < p.greedy.len()
+            && margin(step) > MARGIN
+        {
+            return Err(
+                format!("{}: parts at token {same}, where the best token is clear: {:?}", p.name, out.text).into()
+            );
+        }
+        let common = out.text.chars().zip(p.greedy_text.chars()).take_while(|(a, b)| a == b).count();
+        if same == p.greedy.len() && out.text.trim_end() != p.greedy_text.trim_end() && !p.greedy_text.is_empty() {
+            return Err(
+                format!("{}: the same tokens, another text: {:?} and {:?}", p.name, out.text, p.greedy_text).into()
+            );
+        }
+        if streamed != out.text {
+            return Err(format!("{}: streamed {streamed:?}, gave {:?}", p.name, out.text).into());
+        }
+        println!("{}, {}: {same} of {} tokens, {common} characters as the reference", known.name, p.name, tokens.len());
+        longest = longest.max(same);
+    }
+    if longest >= 5 { Ok(()) } else { Err(format!("no text agrees for more than {longest} tokens").into()) }
+}
+
+fn float_logits(known: Known) -> Result<(), Failed> {
+    let mut engine = open(known, &Options { threads: 2, ..Options::f32() })?;
+    let mut worst = (0f32, String::new());
+    for p in prompts(&reference(&format!("{}.numpy", known.reference))?) {
+        let rows = fed(&mut engine, &p)?;
+        let first = p.first.iter().map(|pair| (0, pair));
+        let steps = p.steps.iter().enumerate().flat_map(|(i, step)| step.iter().map(move |pair| (i, pair)));
+        for (i, (id, want)) in first.chain(steps) {
+            let error = (rows[i][*id] - *want as f32).abs();
+            if exceeds(error, worst.0) {
+                worst = (error, format!("{}, step {i}, token {id}: {}, should be {want}", p.name, rows[i][*id]));
+            }
+        }
+    }
+    println!("{}: f32 logits within {:.1e} of the float pass", known.name, worst.0);
+    if exceeds(worst.0, known.float) { Err(worst.1.into()) } else { Ok(()) }
+}
+
+fn stories_logits(known: Known) -> Result<(), Failed> {
+    let mut worst = 0f32;
+    for fuse in [Fuse::None, Fuse::All] {
+        let mut engine = open(known, &Options { context: 512, ..Options::f32().fused(fuse) })?;
+        for p in prompts(&reference(known.reference)?) {
+            let rows = fed(&mut engine, &p)?;
+            let first = p.first.iter().map(|pair| (0, pair));
+            let steps = p.steps.iter().enumerate().flat_map(|(i, step)| step.iter().map(move |pair| (i, pair)));
+            for (i, (id, want)) in first.chain(steps) {
+                let error = (rows[i][*id] - *want as f32).abs();
+                if exceeds(error, known.float) {
+                    return Err(format!("{}, step {i}, token {id}: {}, should be {want}", p.name, rows[i][*id]).into());
+                }
+                worst = worst.max(error);
+            }
+        }
+    }
+    println!("stories260k: f32 logits within {worst:.1e} of the reference");
+    Ok(())
+}
+
+fn stories_folder(known: Known) -> Result<(), Failed> {
+    let o = Options { context: 512, ..Options::f32() };
+    let mut gguf = open(known, &o)?;
+    let mut folder = load(ModelFile::open(path("data/stories260k/stories260K-hf"))?, &o)?;
+    for p in prompts(&reference(known.reference)?) {
+        let (a, b) = (fed(&mut gguf, &p)?, fed(&mut folder, &p)?);
+        let error = differences(&vec![a], &vec![b]);
+        if exceeds(error, known.float) {
+            return Err(format!("{}: logits differ by {error:.1e}", p.name).into());
+        }
+    }
+    Ok(())
+}
+
+/// The same arithmetic in other launches: rules may change where f32 rounds, yet today every one gives the same bits on
+/// these models, and a difference would show by turning int8 codes (up to 0.7 of a logit when one sum was in another order).
+fn rules(known: Known) -> Result<(), Failed> {
+    let all: Vec<Prompt> = prompts(&reference(known.reference)?).collect();
+    let p = all.iter().max_by_key(|p| p.ids.len()).ok_or("no prompts")?;
+    // SmolLM2 alone with every rule, and all rules up to each (some find only what another made): loading takes the time.
+    let names: Vec<String> = RULES.iter().filter(|_| known.name == SMOLLM2.name).map(|r| r.name.to_string()).collect();
+    let up_to: Vec<Fuse> = (2..names.len()).map(|n| Fuse::Some(names[..n].to_vec())).collect();
+    for o in [fast(), Options { threads: 2, ..Options::f32() }] {
+        let answer = |fuse: &Fuse| -> Result<Answers, Failed> {
+            let mut engine = open(known, &o.fused(fuse.clone()))?;
+            let seq = sequences(&mut engine, 1)?;
+            forced(&mut engine, &seq, &[&p.ids], &p.greedy[..8], CHUNK)
+        };
+        let plain = answer(&Fuse::None)?;
+        let mut worst = 0f32;
+        let some = names.iter().map(|name| only(name)).chain(up_to.iter().cloned());
+        for fuse in some.filter(|_| o.compute == Compute::Int8).chain([Fuse::All]) {
+            let error = differences(&plain, &answer(&fuse)?);
+            if exceeds(error, RULES_OFF) {
+                return Err(format!("{:?}: {fuse:?} against no rule: logits differ by {error}", o.compute).into());
+            }
+            worst = worst.max(error);
+        }
+        println!("{} ({:?}): logits of all sets of rules within {worst:.1e} of no rule", known.name, o.compute);
+    }
+    Ok(())
+}
+
+/// Largest difference of a logit between two sets of rules.
+const RULES_OFF: f32 = 1e-3;
