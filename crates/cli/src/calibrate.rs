@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use memmap2::{Mmap, MmapMut};
 use onetrip_core::batch::{RopeSpec, StepBatch};
-use onetrip_core::cost::chains::{MOST_BYTES, Probe, Unit, probes};
+use onetrip_core::cost::chains::{FLUSH, FLUSH_BYTES, MOST_BYTES, Probe, probes};
 use onetrip_core::cost::profile::Caps;
 use onetrip_core::cost::{Curve, Kind, Profile};
 use onetrip_core::device::{Device, WeightData};
@@ -58,8 +58,6 @@ fn format(text: &str) -> Result<DType, String> {
 /// Memory that stands for weights, in large pages as a model's are.
 struct Arena {
     memory: Arc<Mmap>,
-    /// What is read to get everything else out of the caches.
-    flush: Range<usize>,
 }
 
 /// Part of the arena, as a weight.
@@ -73,29 +71,23 @@ impl AsRef<[u8]> for Part {
 
 /// Largest working set of the read bandwidth.
 const LARGEST_SET: usize = 256 << 20;
-/// More than the caches of most processors; where they are larger, "cold" is partly warm, and the curve `read` shows it.
-const FLUSH: usize = 80 << 20;
+/// What comes before each measurement: workers wake, and the system spreads them over the processors.
+const WARM_UP: Duration = Duration::from_millis(8);
 
 impl Arena {
     fn new() -> std::io::Result<Arena> {
-        let mut memory = MmapMut::map_anon(LARGEST_SET.max(2 * MOST_BYTES as usize + FLUSH))?;
+        let mut memory = MmapMut::map_anon(LARGEST_SET.max((MOST_BYTES + FLUSH_BYTES) as usize + (16 << 20)))?;
         #[cfg(target_os = "linux")]
         // Refused by systems without large pages: then small ones do, here as for a model.
         let _ = memory.advise(memmap2::Advice::HugePage);
         // Written once, so that every page is memory of its own. Zeros are a number in every format.
         memory.fill(0);
-        let end = memory.len();
-        Ok(Arena { memory: Arc::new(memory.make_read_only()?), flush: end - FLUSH..end })
-    }
-
-    fn flush(&self) {
-        let sum = self.memory[self.flush.clone()].iter().step_by(64).fold(0u64, |a, b| a + u64::from(*b));
-        black_box(sum);
+        Ok(Arena { memory: Arc::new(memory.make_read_only()?) })
     }
 
     /// Weights of these sizes one behind the other; large ones at one place if they are shared.
     fn weights(&self, sizes: &[u64], is_shared: bool) -> Vec<WeightData> {
-        let (mut at, room) = (0usize, self.flush.start);
+        let (mut at, room) = (0usize, self.memory.len());
         let place = |&size: &u64| -> WeightData {
             let size = size as usize;
             if at + size > room {
@@ -157,16 +149,28 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
         read_bandwidth(&arena, threads, args.repeat, &mut curves)?;
         let mut all = probes(&formats).map_err(|e| work("a probe cannot be made", &e))?;
         let (total, mut launch) = (all.len(), 0.0);
+        let device = CpuDevice::with_isa(Some(threads), load::isa()?);
+        let mut device = device.map_err(|e| work("cannot start the threads", &e))?;
         for (n, probe) in all.iter_mut().enumerate() {
             progress(&mut bar, turn * total + n, counts.len() * total);
-            let times = run(probe, &arena, threads, args.repeat)?;
+            // What one worker does by itself takes as long whatever the others do.
+            let is_alone = probe.is_alone();
+            if is_alone && threads > 1 {
+                continue;
+            }
+            let times = run(probe, &arena, &mut device, args.repeat)?;
             let Some(time) = Spread::of(&times) else { continue };
             if probe.curve == "launch" {
                 launch = time.median;
             }
             let ys: Vec<f64> = [time.median, time.min, time.max].map(|us| probe.unit.y(us, launch, threads)).to_vec();
             let (low, high) = (ys[1].min(ys[2]), ys[1].max(ys[2]));
-            curves.add(&probe.curve, threads, probe.x, Spread { median: ys[0], min: low, max: high });
+            curves.add(
+                &probe.curve,
+                if is_alone { 0 } else { threads },
+                probe.x,
+                Spread { median: ys[0], min: low, max: high },
+            );
         }
     }
     host(&mut curves, args.repeat);
@@ -237,42 +241,39 @@ fn slug(device: &str) -> String {
 }
 
 /// µs of the probe's dispatches, one number a run: the median over the chain's links.
-fn run(probe: &mut Probe, arena: &Arena, threads: usize, repeat: usize) -> Result<Vec<f64>, Fail> {
-    let device = CpuDevice::with_isa(Some(threads), load::isa()?);
-    let mut device = device.map_err(|e| Fail::Work(format!("cannot start {threads} threads: {e}")))?;
+fn run(probe: &mut Probe, arena: &Arena, device: &mut CpuDevice, repeat: usize) -> Result<Vec<f64>, Fail> {
     let plan = probe.chain.plan(device.target()).map_err(|e| Fail::Work(format!("{}: {e}", probe.curve)))?;
     let plan = Arc::new(plan);
     device.set_weights(arena.weights(&probe.chain.weights, probe.chain.is_shared));
     let pages = probe.chain.pages(PAGE_LEN) as u64;
     let bytes = |s: &onetrip_core::tensor::Sig| s.row_bytes() as u64 * pages * PAGE_LEN as u64;
     device.set_states(&probe.chain.states.iter().map(bytes).collect::<Vec<_>>())?;
-    let recording = record(&plan, &mut device, &mut Stamps)?;
+    let recording = record(&plan, device, &mut Stamps)?;
     let mut batch = probe.chain.batch(PAGE_LEN);
     batch.fill_rope(&plan.ropes);
-    let is_measured: Vec<bool> = plan.dispatches.iter().map(|d| d.kernel.starts_with(probe.kernel)).collect();
-    let mut found = vec![];
-    for turn in 0..=repeat {
-        if probe.cold {
-            arena.flush();
-        }
+    let measured = plan.dispatches.iter().map(|d| d.kernel.starts_with(probe.kernel) && d.name != FLUSH);
+    let is_measured: Vec<bool> = measured.collect();
+    let start = Instant::now();
+    let (mut found, mut turn) = (vec![], 0);
+    while found.len() < repeat {
         device.submit(&recording, &batch)?;
+        turn += 1;
+        // At least one run, and then as many as it takes.
+        if turn == 1 || (found.is_empty() && start.elapsed() < WARM_UP) {
+            continue;
+        }
         let stamps = device.stamps();
-        let us = match probe.kernel {
+        let s = match probe.kernel {
             // Until the first dispatch begins.
             "submit" => stamps.first().copied(),
             _ => {
                 let (times, _) = dispatch_times(stamps);
                 let times: Vec<f64> = times.iter().zip(&is_measured).filter(|(_, m)| **m).map(|(t, _)| *t).collect();
-                // Of a cold chain all links count, as they do in a tick; of a hot one the first ones warm up.
-                match probe.cold && probe.unit == Unit::Dispatch {
-                    true => Some(times.iter().sum::<f64>() / times.len().max(1) as f64),
-                    false => Spread::of(&times).map(|s| s.median),
-                }
+                Spread::of(&times).map(|s| s.median)
             }
         };
-        if turn > 0 {
-            found.extend(us.map(|s| s * 1e6));
-        }
+        let Some(s) = s else { return Ok(found) };
+        found.push(s * 1e6);
     }
     Ok(found)
 }
@@ -285,7 +286,8 @@ fn read_bandwidth(arena: &Arena, threads: usize, repeat: usize, curves: &mut Cur
         let size = 1usize << shift;
         let turns = ((8usize << 20) / size).max(1);
         let mut rates = vec![];
-        for turn in 0..=repeat {
+        let warm = Instant::now();
+        while rates.len() < repeat {
             let start = Instant::now();
             pool.run(&|worker, _, _| {
                 let share = size / threads / 4096 * 4096;
@@ -296,7 +298,7 @@ fn read_bandwidth(arena: &Arena, threads: usize, repeat: usize, curves: &mut Cur
                     }
                 }
             });
-            if turn > 0 {
+            if warm.elapsed() > WARM_UP {
                 let bytes = size / threads / 4096 * 4096 * threads * turns;
                 rates.push(bytes as f64 / start.elapsed().as_secs_f64());
             }

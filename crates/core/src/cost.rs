@@ -9,5 +9,8 @@ pub mod merge;
 pub mod price;
 pub mod profile;
 
+#[cfg(test)]
+mod tests;
+
 pub use price::{Pricer, Tick};
 pub use profile::{Curve, Kind, Profile, ProfileError};

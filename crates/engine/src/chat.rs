@@ -188,21 +188,30 @@ fn limited<T: Send + 'static>(
         })
     };
     let mut refused = None;
-    let stack = STACKS.into_iter().find(|&stack| start(stack).map_err(|e| refused = Some(e)).is_ok());
-    let Some(stack) = stack else {
+    let started = STACKS.into_iter().find_map(|stack| match start(stack) {
+        Ok(thread) => Some((stack, thread)),
+        Err(e) => {
+            refused = Some(e);
+            None
+        }
+    });
+    let Some((stack, thread)) = started else {
         let why = refused.map_or(String::new(), |e| format!(": {e}"));
         return Err(ChatError::Render(format!(": no thread to run it on{why}")));
     };
     drop(send);
     // The channel has room for it.
     let _ = hand.send((STACKS[0] / stack, Box::new(work)));
-    match receive.recv_timeout(DEADLINE) {
+    let result = match receive.recv_timeout(DEADLINE) {
         Ok(result) => result,
-        Err(mpsc::RecvTimeoutError::Timeout) => Err(ChatError::Limit("5 seconds")),
+        Err(mpsc::RecvTimeoutError::Timeout) => return Err(ChatError::Limit("5 seconds")),
         Err(mpsc::RecvTimeoutError::Disconnected) => {
             Err(ChatError::Render(": a panic in the template engine".to_owned()))
         }
-    }
+    };
+    // The thread has nothing more to do; waiting for its end leaves none behind.
+    let _ = thread.join();
+    result
 }
 
 fn render_error(error: &minijinja::Error) -> ChatError {

@@ -113,6 +113,17 @@ fn files_that_are_not_tokenizers_are_refused_in_one_line() {
     empty["added_tokens"] = json!([]);
     let mut moved = byte_level();
     moved["added_tokens"][0]["id"] = json!(20);
+    let template = |token: &str, id: u32| {
+        json!({"type": "TemplateProcessing", "pair": [],
+               "single": [{"SpecialToken": {"id": token, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+               "special_tokens": {"<s>": {"id": "<s>", "ids": [id], "tokens": ["<s>"]}}})
+    };
+    let (mut undefined, mut outside) = (byte_level(), byte_level());
+    undefined["post_processor"] = template("</s>", 8);
+    outside["post_processor"] = template("<s>", 77);
+    let (mut unknown, mut unigram) = (byte_level(), byte_level());
+    unknown["model"]["unk_token"] = json!("<unk>");
+    unigram["model"]["type"] = json!("Unigram");
     let mut prefix = byte_level();
     prefix["model"]["continuing_subword_prefix"] = json!("##");
     for (json, word) in [
@@ -122,7 +133,11 @@ fn files_that_are_not_tokenizers_are_refused_in_one_line() {
         (odd_merge, "merge 1"),
         (far, "4000000000"),
         (empty, "empty"),
-        (prefix, "merge 0"),
+        (prefix, "prefixes"),
+        (undefined, "\"</s>\""),
+        (outside, "id 77"),
+        (unknown, "unk_token"),
+        (unigram, "Unigram"),
         (moved, "<|im_end|>"),
     ] {
         let error = build(&json).err().unwrap_or_default();

@@ -4,6 +4,7 @@ mod bad_input;
 mod chat;
 mod gates;
 mod json;
+mod predict;
 mod terminal;
 
 use std::io::Write;
@@ -72,8 +73,20 @@ fn tiny() -> std::path::PathBuf {
 
 #[test]
 fn every_command_has_a_help_text_and_the_list_names_them() {
-    let commands =
-        ["run", "chat", "explain", "count", "profile", "bench", "ppl", "tokenize", "inspect", "devices", "selftest"];
+    let commands = [
+        "run",
+        "chat",
+        "explain",
+        "count",
+        "calibrate",
+        "profile",
+        "bench",
+        "ppl",
+        "tokenize",
+        "inspect",
+        "devices",
+        "selftest",
+    ];
     let all = onetrip(&["--help"]);
     assert_eq!(all.code, Some(0));
     for name in commands {

@@ -11,6 +11,7 @@
 //!
 //! The tick is the sum of its rows, plus the hand-over of the recording and the host's rotary tables.
 
+use super::chains::GROUP;
 use super::profile::{Kind, Profile};
 use crate::expr::Bind;
 use crate::formats::tile::TILE_ROWS;
@@ -20,6 +21,8 @@ use crate::tensor::{Role, Sig};
 
 /// Columns of the synthetic weights whose streaming a profile holds; see [`super::chains`].
 pub const STREAM_K: usize = 1024;
+/// Columns of those with long rows: between the two, over the logarithm, and constant beyond.
+pub const LONG_K: usize = 4096;
 
 /// Work items of the workers' longest share: items are taken in ranges as `cpu_mem::Items` hands them out.
 pub fn rounds(items: u64, grain: usize, workers: usize) -> u64 {
@@ -112,7 +115,7 @@ impl<'p> Pricer<'p> {
         let work = match d.op {
             "matmul" if d.kernel.ends_with("quantize") || d.kernel.ends_with("+rows") => self.prologue_rows(d, bind),
             "matmul" => self.matmul(d, bind, set),
-            "attention" if d.kernel.starts_with("attention/") => self.attention(d, bind),
+            "attention" if d.kernel.starts_with("attention/") => self.attention(d, bind, set),
             _ => None,
         };
         let items = d.grid.eval(bind);
@@ -151,11 +154,20 @@ impl<'p> Pricer<'p> {
             return None;
         }
         let cold = self.coldness(set);
+        let outputs = d.operands.iter().filter(|o| o.is_written).count();
+        // More products than outputs: two are read in turn and joined in the epilogue.
+        let is_pair = outputs < matrices.len();
+        let long = ((k as f64 / STREAM_K as f64).ln() / (LONG_K as f64 / STREAM_K as f64).ln()).clamp(0.0, 1.0);
         let (mut stream, mut arithmetic, mut items_in_curve) = (0.0, 0.0, 0.0);
         for s in &matrices {
             let format = s.dtype.name();
             let at = |how: &str| self.time(&format!("stream.{format}.{how}"), all);
-            let (hot, from_memory) = (at("hot")?, at("cold")?);
+            let (hot, mut from_memory) = (at("hot")?, at("cold")?);
+            let slower = at("long").map_or(1.0, |t| t / from_memory.max(f64::MIN_POSITIVE));
+            if is_pair {
+                from_memory = at("pair").unwrap_or(from_memory);
+            }
+            from_memory *= 1.0 + long * (slower - 1.0);
             // A dispatch of several formats: each has its part of the time that all bytes would take in it.
             stream += bytes(s) / all * (hot + cold * (from_memory - hot).max(0.0));
             let per_row = bytes(s) / rows(s).max(1.0) * STREAM_K as f64 / k.max(1) as f64;
@@ -165,6 +177,7 @@ impl<'p> Pricer<'p> {
                     1e6 * 2.0 * rows(s) * (k as u64 * n) as f64 / self.rate(&format!("matmul.{format}"), n as f64)?;
             }
         }
+        let (plain, in_curve) = if is_pair && cold > 0.5 { (9.0, items_in_curve / 2.0) } else { (0.0, items_in_curve) };
         let is_q8 = d.kernel.contains("tile16") || d.kernel.contains("mixed");
         let is_redone = d.kernel.ends_with(".rows");
         let prologue = match is_redone {
@@ -179,14 +192,13 @@ impl<'p> Pricer<'p> {
         let extra = d.cost.flops.eval(bind).saturating_sub(products).saturating_sub(norm_flops) as f64 / elements;
         let items = d.grid.eval(bind) as f64;
         let one = |x: f64| self.time("epilogue", x).unwrap_or(0.0);
-        let epilogue = (items * n as f64 * one(extra * all_rows / (items * TILE_ROWS as f64))
-            - items_in_curve * one(0.0))
+        let epilogue = (items * n as f64 * one(extra * all_rows / (items * TILE_ROWS as f64)) - in_curve * one(plain))
             / self.threads as f64;
         let floor = 0.25 * stream.max(0.0);
         Some(prologue + (stream + if n > 1 { 0.0 } else { epilogue }).max(arithmetic).max(floor))
     }
 
-    fn attention(&self, d: &Dispatch, bind: Bind) -> Option<f64> {
+    fn attention(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
         let cache = d.operands.iter().filter_map(|o| o.sig.as_ref()).find_map(|s| s.cache())?;
         let q = d.operands.first()?.sig.as_ref()?;
         let heads = (q.width / cache.dim.max(1)).max(1) as f64;
@@ -198,7 +210,12 @@ impl<'p> Pricer<'p> {
         let items = d.grid.eval(bind);
         let share = rounds(items, d.grain, self.threads) as f64 / items.max(1) as f64;
         if d.kernel.starts_with("attention/rows") {
-            let item = self.time(&format!("attention.rows.{dim}"), keys)?;
+            let at = |how: &str| self.time(&format!("attention.rows.{dim}.{how}"), keys);
+            let (hot, from_memory) = (at("hot")?, at("cold")?);
+            // The heads of a group read the same keys: only one of them waits for memory.
+            let group = (heads / cache.heads.max(1) as f64).max(1.0);
+            let wait = self.coldness(set) * (from_memory - hot).max(0.0) * GROUP as f64 / group;
+            let item = hot + wait;
             return Some(share * heads * bind.t as f64 * item * scale);
         }
         let pair = self.time(&format!("attention.blocks.{dim}"), keys)?;

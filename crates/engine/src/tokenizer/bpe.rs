@@ -3,6 +3,8 @@
 //! A pre-tokenizer cuts the text into words, each byte of a word becomes one printable character, and the `tokenizers`
 //! crate's BPE model merges them.
 
+use std::sync::OnceLock;
+
 use tokenizers::Model as _;
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::utils::SysRegex;
@@ -73,8 +75,26 @@ const PRES: &[Pre] = &[
     },
 ];
 
+/// The compiled patterns of each row of [`PRES`], made when first needed: compiling takes longer than building a small
+/// tokenizer.
+static COMPILED: [OnceLock<Vec<Pattern>>; PRES.len()] = [const { OnceLock::new() }; PRES.len()];
+
+/// A compiled pattern.
+struct Pattern {
+    regex: SysRegex,
+    /// Every text is matched from end to end, so that a rest means that the engine gave up.
+    covers: bool,
+}
+
+impl Pattern {
+    fn new(pattern: &str) -> Result<Pattern, TokenizerError> {
+        let regex = SysRegex::new(pattern).map_err(|e| TokenizerError::Encode(e.to_string()))?;
+        Ok(Pattern { regex, covers: [GPT2, LLAMA3, QWEN2].contains(&pattern) })
+    }
+}
+
 pub(super) struct ByteLevelBpe {
-    patterns: Vec<SysRegex>,
+    patterns: &'static [Pattern],
     model: BPE,
     add_bos: bool,
 }
@@ -82,13 +102,20 @@ pub(super) struct ByteLevelBpe {
 impl ByteLevelBpe {
     /// `pre` is the value of `tokenizer.ggml.pre`; each merge is two tokens with one space between.
     pub(super) fn new(pre: &str, tokens: &[String], merges: &[String]) -> Result<Self, TokenizerError> {
-        let kind = PRES.iter().find(|kind| kind.names.contains(&pre)).ok_or_else(|| TokenizerError::Unsupported {
+        let found = PRES.iter().zip(&COMPILED).find(|(kind, _)| kind.names.contains(&pre));
+        let (kind, compiled) = found.ok_or_else(|| TokenizerError::Unsupported {
             key: "tokenizer.ggml.pre",
             value: pre.to_owned(),
             supported: PRES.iter().flat_map(|kind| kind.names).copied().collect::<Vec<_>>().join(", "),
         })?;
-        let patterns = kind.patterns.iter().map(|pattern| SysRegex::new(pattern)).collect::<Result<Vec<_>, _>>();
-        let patterns = patterns.map_err(|e| TokenizerError::Encode(e.to_string()))?;
+        let patterns = match compiled.get() {
+            Some(patterns) => patterns,
+            None => {
+                let patterns =
+                    kind.patterns.iter().map(|pattern| Pattern::new(pattern)).collect::<Result<Vec<_>, _>>()?;
+                compiled.get_or_init(|| patterns)
+            }
+        };
 
         let mut vocab = Vocab::with_capacity(tokens.len());
         for (id, token) in (0u32..).zip(tokens) {
@@ -143,11 +170,12 @@ impl ByteLevelBpe {
 
     fn words<'t>(&self, text: &'t str) -> Vec<&'t str> {
         let mut pieces = vec![text];
-        for pattern in &self.patterns {
+        for pattern in self.patterns {
             let mut next = Vec::with_capacity(pieces.len());
             for piece in pieces {
                 cut(pattern, piece, &mut next);
             }
+            next.retain(|piece| !piece.is_empty());
             pieces = next;
         }
         pieces
@@ -155,29 +183,27 @@ impl ByteLevelBpe {
 }
 
 /// The matches of `pattern` in `text` and what is between them, in order.
-fn cut<'t>(pattern: &SysRegex, text: &'t str, out: &mut Vec<&'t str>) {
-    let mut keep = |piece: &'t str| {
-        if !piece.is_empty() {
-            out.push(piece);
-        }
-    };
+fn cut<'t>(pattern: &Pattern, text: &'t str, out: &mut Vec<&'t str>) {
     let mut rest = text;
     let mut window = text.len();
     while !rest.is_empty() {
         let part = &rest[..rest.floor_char_boundary(window)];
-        let mut at = 0;
-        for (start, end) in pattern.find_iter(part) {
-            keep(&part[at..start]);
-            keep(&part[start..end]);
-            at = end;
+        let (mut at, mut last) = (0, 0);
+        for (start, end) in pattern.regex.find_iter(part) {
+            out.extend([&part[at..start], &part[start..end]]);
+            (at, last) = (end, start);
         }
-        // The engine gives up, without a word, on a run of about a million characters that match in many ways. What is
-        // left then is cut in shorter windows; nothing shorter than a window can have made it give up.
-        if part.len() - at > WINDOW {
-            window = WINDOW;
-        } else {
-            keep(&part[at..]);
+        if at < part.len() && !(pattern.covers && part.len() > WINDOW) {
+            out.push(&part[at..]);
             at = part.len();
+        } else if at < part.len() {
+            // The engine gave up, without a word, on about a million characters that match in many ways. From here on
+            // the text is cut in windows; nothing in a window can make it give up.
+            window = WINDOW;
+        } else if part.len() < rest.len() && last > 0 {
+            // The last word of a window may go on behind it.
+            out.pop();
+            at = last;
         }
         rest = &rest[at..];
     }

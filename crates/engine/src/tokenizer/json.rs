@@ -1,13 +1,15 @@
 //! The tokenizer of a Hugging Face folder: `tokenizer.json` with the `tokenizers` crate, and the files beside it.
 
 use std::borrow::Cow;
+mod check;
+
 use std::collections::HashSet;
 use std::fmt;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
-use serde::de::{self, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
 use super::gguf::ends_by_name;
@@ -44,6 +46,12 @@ struct Shape<'a> {
     #[serde(borrow)]
     model: ModelShape<'a>,
     #[serde(default)]
+    normalizer: Value,
+    #[serde(default)]
+    pre_tokenizer: Value,
+    #[serde(default)]
+    post_processor: Value,
+    #[serde(default)]
     decoder: Value,
     #[serde(borrow, default)]
     added_tokens: Vec<AddedShape<'a>>,
@@ -58,16 +66,27 @@ struct AddedShape<'a> {
 
 #[derive(Deserialize)]
 struct ModelShape<'a> {
-    #[serde(borrow, default)]
+    #[serde(rename = "type", borrow, default)]
+    kind: Cow<'a, str>,
+    #[serde(borrow)]
     merges: Vec<MergeShape<'a>>,
-    #[serde(borrow, default)]
+    #[serde(borrow)]
     vocab: VocabularyShape<'a>,
-    continuing_subword_prefix: Option<Cow<'a, str>>,
+    #[serde(default)]
+    unk_token: Option<String>,
+    #[serde(default)]
+    dropout: Option<f64>,
+    #[serde(default)]
+    continuing_subword_prefix: Option<String>,
+    #[serde(default)]
+    end_of_word_suffix: Option<String>,
 }
 
-/// The tokens of a vocabulary that is a map to ids (other models have lists, and no merges).
-#[derive(Default)]
-struct VocabularyShape<'a>(HashSet<Cow<'a, str>>);
+/// The tokens of a vocabulary, and its highest id.
+struct VocabularyShape<'a> {
+    tokens: HashSet<Cow<'a, str>>,
+    highest: u32,
+}
 
 /// A merge is one string with a space, or a pair. (Written out: serde's untagged enums copy everything first, which
 /// takes seconds for half a million merges.)
@@ -84,26 +103,22 @@ impl<'de: 'a, 'a> Deserialize<'de> for VocabularyShape<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Tokens;
         impl<'de> Visitor<'de> for Tokens {
-            type Value = HashSet<Cow<'de, str>>;
+            type Value = VocabularyShape<'de>;
 
             fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-                f.write_str("a vocabulary")
+                f.write_str("a vocabulary: tokens with their ids")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut tokens = HashSet::new();
-                while let Some((token, _)) = map.next_entry::<Text, IgnoredAny>()? {
-                    tokens.insert(token.0);
+                let mut vocabulary = VocabularyShape { tokens: HashSet::new(), highest: 0 };
+                while let Some((token, id)) = map.next_entry::<Text, u32>()? {
+                    vocabulary.tokens.insert(token.0);
+                    vocabulary.highest = vocabulary.highest.max(id);
                 }
-                Ok(tokens)
-            }
-
-            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-                while list.next_element::<IgnoredAny>()?.is_some() {}
-                Ok(HashSet::new())
+                Ok(vocabulary)
             }
         }
-        deserializer.deserialize_any(Tokens).map(VocabularyShape)
+        deserializer.deserialize_map(Tokens)
     }
 }
 
@@ -166,7 +181,11 @@ fn file_error(path: &Path, problem: &str) -> TokenizerError {
 
 fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
     let shape: Shape = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;
-    check_merges(&shape.model)?;
+    check_model(&shape.model)?;
+    check::normalizer(&shape.normalizer)?;
+    check::pre_tokenizer(&shape.pre_tokenizer)?;
+    check::post_processor(&shape.post_processor)?;
+    check::decoder(&shape.decoder)?;
     let mut pipeline = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| e.to_string())?;
     // Both would change the ids of a long prompt without a word.
     pipeline.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
@@ -195,6 +214,9 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
     }
     // Whether the pipeline's own template adds a BOS shows on an empty text.
     let empty = pipeline.encode_fast("", true).map_err(|e| e.to_string())?;
+    if let Some(id) = empty.get_ids().iter().find(|id| **id as usize >= table.len()) {
+        return Err(format!("post_processor: the template adds id {id}, which is outside the vocabulary"));
+    }
     let template_adds_bos = bos.is_some() && empty.get_ids().first().copied() == bos;
     Ok(Tokenizer {
         matcher: Matcher::default(),
@@ -210,36 +232,49 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
     })
 }
 
-/// The crate joins the two halves of a merge in a buffer as long as the longest token and trusts that they fit, so a
-/// merge without its token has to be refused before.
-fn check_merges(model: &ModelShape) -> Result<(), String> {
-    let tokens = &model.vocab.0;
-    let prefix = model.continuing_subword_prefix.as_deref().unwrap_or("");
+/// What the crate's BPE takes for granted.
+fn check_model(model: &ModelShape) -> Result<(), String> {
+    if model.kind != "BPE" {
+        return Err(format!("model.type is {:?}, which is not supported; supported is BPE", model.kind));
+    }
+    let affix = |text: &Option<String>| text.as_deref().is_some_and(|text| !text.is_empty());
+    if affix(&model.continuing_subword_prefix) || affix(&model.end_of_word_suffix) {
+        return Err("model: prefixes or suffixes of words are not supported".to_owned());
+    }
+    if model.dropout.is_some_and(|dropout| dropout != 0.0) {
+        return Err("model.dropout: a tokenizer that drops merges at random is not supported".to_owned());
+    }
+    let tokens = &model.vocab.tokens;
+    if tokens.is_empty() {
+        return Err("model.vocab: the vocabulary is empty".to_owned());
+    }
+    // Real vocabularies have few holes; a stray id must not size the table of tokens.
+    if model.vocab.highest as usize > 4 * tokens.len() + 65_536 {
+        return Err(format!("model.vocab: id {} in a vocabulary of {} tokens", model.vocab.highest, tokens.len()));
+    }
+    if let Some(unknown) = model.unk_token.as_deref().filter(|unknown| !tokens.contains(*unknown)) {
+        return Err(format!("model.unk_token: {unknown:?} is not in model.vocab"));
+    }
+    // The crate joins the two halves of a merge in a buffer as long as the longest token, and trusts that they fit.
     let mut joined = String::new();
     for (number, merge) in model.merges.iter().enumerate() {
         let (left, right) = match merge {
             MergeShape::Pair(left, right) => (left.0.as_ref(), right.0.as_ref()),
+            // Comment lines are skipped by the crate.
+            MergeShape::Joined(both) if both.starts_with("#version") => continue,
             MergeShape::Joined(both) => {
-                // Comment lines are skipped by the crate.
-                if both.starts_with("#version") {
-                    continue;
-                }
                 both.split_once(' ').ok_or_else(|| format!("model.merges: merge {number} is not two tokens"))?
             }
         };
-        let tail = right.strip_prefix(prefix).unwrap_or(right);
         joined.clear();
         joined.push_str(left);
-        joined.push_str(tail);
+        joined.push_str(right);
         for part in [left, right, joined.as_str()] {
             if !tokens.contains(part) {
                 return Err(format!(
                     "model.merges: merge {number} needs the token {part:?}, which is not in model.vocab"
                 ));
             }
-        }
-        if !right.starts_with(prefix) {
-            return Err(format!("model.merges: merge {number}: {right:?} lacks the continuing prefix {prefix:?}"));
         }
     }
     Ok(())
@@ -287,12 +322,9 @@ fn table(pipeline: &tokenizers::Tokenizer, decoder: &DecoderKind) -> Result<Tabl
     let mut by_id: Vec<(u32, &str)> = vocabulary.iter().map(|(text, id)| (*id, text.as_str())).collect();
     by_id.sort_unstable();
     let highest = by_id.last().map_or(0, |(id, _)| *id as usize);
-    // Real vocabularies have few holes; a stray id must not size the table.
+    // Again, now with the added tokens.
     if highest > 4 * by_id.len() + 65_536 {
         return Err(format!("token id {highest} in a vocabulary of {} tokens", by_id.len()));
-    }
-    if by_id.is_empty() {
-        return Err("the vocabulary is empty".to_owned());
     }
     let mut table = Table::default();
     for (id, text) in by_id {

@@ -1,0 +1,110 @@
+//! Predictions: profiles, shapes, the ladder and questions about rules and merges.
+
+use serde_json::Value;
+
+use crate::{Done, command, onetrip};
+
+const SHAPE: &str = "shape:smollm2-135m:q4_1";
+
+fn on_h200(more: &[&str]) -> Done {
+    let base = ["explain", "--model", SHAPE, "--device", "cuda", "--hardware", "h200", "--assume"];
+    onetrip(&[&base[..], more].concat())
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+#[test]
+fn a_shape_is_explained_and_counted_but_not_run() {
+    let counted = onetrip(&["count", "--model", SHAPE, "--json"]).json();
+    assert_eq!(counted["ledger"]["dispatches"], 153);
+    for run in [&["run", "x"][..], &["bench"], &["profile"], &["tokenize", "x"]] {
+        onetrip(&[run, &["--model", SHAPE]].concat()).refused(2, &["shape", "without weights", "explain"]);
+    }
+    onetrip(&["explain", "--model", "shape:smollm:q4_1"]).refused(2, &["no shape `smollm`", "smollm2-135m"]);
+}
+
+#[test]
+fn a_device_without_kernels_shows_gaps_and_is_priced_only_when_assumed() {
+    let shown = onetrip(&["explain", "--model", SHAPE, "--device", "cuda", "--hardware", "h200", "--json"]).json();
+    assert_eq!(shown["predicted"], Value::Null);
+    assert!(shown["dispatches"][0]["gap"].is_string() && number(&shown["ledger"]["dispatches"]) > 500.0);
+    let assumed = on_h200(&["--json"]).json();
+    assert_eq!(assumed["hardware"]["name"], "h200");
+    assert_eq!(assumed["dispatches"][0]["assumed"], true);
+    let rows = assumed["dispatches"].as_array().expect("rows").iter().map(|d| number(&d["predicted_us"])).sum::<f64>();
+    assert!((rows - number(&assumed["predicted"]["rows_us"])).abs() < 1e-6);
+    assert!(on_h200(&[]).stdout.contains("assumed"));
+    onetrip(&["run", "x", "--device", "cuda"]).refused(2, &["cuda", "not in this build"]);
+}
+
+#[test]
+fn the_ladder_begins_without_rules_and_ends_with_the_plan() {
+    let all = on_h200(&["--ladder", "--json"]).json();
+    let ladder = all["ladder"].as_array().expect("a ladder");
+    assert_eq!(ladder[0]["rule"], Value::Null);
+    assert_eq!(ladder[ladder.len() - 1]["dispatches"], all["ledger"]["dispatches"]);
+    let gains: f64 = ladder[1..].iter().map(|r| number(&r["saved"]["us"])).sum();
+    let ends = number(&ladder[0]["predicted_us"]) - number(&all["predicted"]["tick_us"]);
+    assert!((gains - ends).abs() < 1e-6, "{gains} {ends}");
+    let text = on_h200(&["--ladder"]).stdout;
+    assert!(text.contains("gate-up") && text.contains("x is read once"), "{text}");
+}
+
+#[test]
+fn what_if_compares_rules_and_merges_and_names_what_forbids_one() {
+    let none = on_h200(&["--what-if", "none", "--json"]).json();
+    assert!(number(&none["what_if"]["gain_us"]) < 0.0, "{none}");
+    assert!(number(&none["what_if"]["rules"]["dispatches"]) > number(&none["what_if"]["now"]["dispatches"]));
+    let merged = on_h200(&["--fuse", "none", "--what-if", "merge:1,2", "--json"]).json();
+    assert_eq!(merged["what_if"]["launches_saved"], 1);
+    assert!(number(&merged["what_if"]["gain_us"]) > 4.0);
+    // A product and the norm over all of it.
+    onetrip(&["explain", "--model", SHAPE, "--what-if", "merge:3,4"])
+        .refused(2, &["dispatch 4", "whole rows", "dispatch 3"]);
+    onetrip(&["explain", "--what-if", "merge:5,4"]).refused(2, &["earlier first"]);
+    onetrip(&["explain", "--what-if", "gate-upp"]).refused(2, &["`gate-up`"]);
+}
+
+#[test]
+fn without_a_profile_explain_says_how_to_get_one_and_refuses_another_machines() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let explain = |more: &[&str]| {
+        let mut command = command(&[&["explain"], more].concat());
+        Done::of(command.env("ONETRIP_PROFILES", dir.path()).env("ONETRIP_ISA", "portable").output().expect("starts"))
+    };
+    let done = explain(&[]);
+    assert!(done.code == Some(0) && done.stdout.contains("onetrip calibrate"), "{}", done.stdout);
+    assert!(!done.stdout.contains("predicted µs"));
+    let foreign = "name = \"far\"\ndevice = \"a machine far away\"\ndate = \"2026-01-01\"\nkind = \"cpu\"\nnote = \"\"\n[caps]\n\
+        [[curve]]\nname = \"launch\"\nx = [0.0]\ny = [1.0]\n[[curve]]\nname = \"read\"\nx = [1.0]\ny = [1e10]\n";
+    std::fs::write(dir.path().join("far-2026-01-01.toml"), foreign).expect("written");
+    let done = explain(&[]);
+    assert!(done.stdout.contains("a machine far away") && !done.stdout.contains("predicted µs"), "{}", done.stdout);
+    let named = explain(&["--hardware", "far"]);
+    assert!(named.stdout.contains("predicted µs") && named.stdout.contains("a machine far away"), "{}", named.stdout);
+    std::fs::write(dir.path().join("bad.toml"), "name = 3").expect("written");
+    explain(&["--hardware", "bad"]).refused(2, &["bad.toml", "line 1"]);
+    explain(&["--hardware", "nobody"]).refused(2, &["no profile `nobody`", "h200"]);
+    explain(&["--hardware", "h200"]).refused(2, &["NVIDIA H200", "GPU"]);
+}
+
+#[test]
+fn calibrate_writes_a_profile_that_explain_and_profile_predict_with() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("own.toml");
+    let file = file.to_str().expect("UTF-8");
+    let args = ["calibrate", "--write", file, "--threads", "1", "--formats", "q8_0", "--json"];
+    let made = onetrip(&args).json();
+    assert_eq!(made["profile"], file);
+    for key in ["device", "date", "caps", "curves"] {
+        assert!(!made[key].is_null(), "no `{key}`");
+    }
+    let plan = onetrip(&["explain", "--threads", "1", "--hardware", file, "--json"]).json();
+    assert!(number(&plan["predicted"]["tick_us"]) > 0.0);
+    let timed = onetrip(&["profile", "--threads", "1", "--repeat", "5", "--hardware", file, "--json"]).json();
+    assert!(number(&timed["predicted"]["tick_us"]) > 0.0 && number(&timed["rows"][1]["predicted_us"]) > 0.0);
+    onetrip(&["calibrate", "--repeat", "2"]).refused(2, &["--repeat"]);
+    onetrip(&["calibrate", "--formats", "q9"]).refused(2, &["q8_0"]);
+}

@@ -1,0 +1,166 @@
+//! The cost model on small plans made by hand.
+
+use super::merge::{MergeError, merge, merged_cost};
+use super::price::{Pricer, rounds, working_set};
+use super::profile::{Caps, Curve, Kind, Profile};
+use crate::expr::{Bind, Expr};
+use crate::formats::DType;
+use crate::fuse::{Fuse, Setting};
+use crate::graph::{Graph, Source};
+use crate::ops::elementwise::{Elementwise, Unary};
+use crate::ops::embed::Embed;
+use crate::ops::matmul::Matmul;
+use crate::ops::rms_norm::{RmsNorm, WHOLE_ROW};
+use crate::ops::{Compute, RowClass, Target};
+use crate::plan::{Plan, choose_layouts, lower, lower_assuming};
+use crate::simd::Isa;
+use crate::tensor::Sig;
+
+const ONE: Bind = Bind { t: 1, s: 1, l: 1 };
+
+fn curve(name: &str, x: &[f64], y: &[f64]) -> Curve {
+    let (x, y) = (x.to_vec(), y.to_vec());
+    Curve { name: name.into(), threads: 0, x, y, min: vec![], max: vec![], source: None }
+}
+
+fn profile(kind: Kind, curves: Vec<Curve>) -> Profile {
+    let (name, device, date, note) = ("p".into(), "d".into(), "2026-01-01".into(), String::new());
+    Profile { name, device, date, kind, note, caps: Caps::default(), curves }
+}
+
+/// 0 embed, 1 norm, 2 matmul, 3 silu, 4 matmul, 5 add of 4 and 0.
+fn graph() -> Graph {
+    let mut g = Graph::default();
+    let table = g.source("table", Sig::weight(64, 256, DType::F32), Source::Weight(0));
+    let w = g.source("w", Sig::weight(1, 256, DType::F32), Source::Weight(1));
+    let up = g.source("up", Sig::weight(512, 256, DType::Q8_0), Source::Weight(2));
+    let down = g.source("down", Sig::weight(256, 512, DType::Q8_0), Source::Weight(3));
+    let mut push = |name: &str, op: crate::ops::Op, ins: &[usize]| g.push(name, op, ins).expect("shapes")[0];
+    let x = push("embed", Embed { scale: 1.0 }.into(), &[table]);
+    let norm = RmsNorm { eps: 1e-5, dim: WHOLE_ROW, weight: true, residual: false };
+    let h = push("norm", norm.into(), &[x, w]);
+    let u = push("up", Matmul::plain().into(), &[h, up]);
+    let tree = crate::ops::elementwise::Tree::unary(Unary::Silu, crate::ops::elementwise::Tree::In(0));
+    let a = push("silu", Elementwise { tree }.into(), &[u]);
+    let d = push("down", Matmul::plain().into(), &[a, down]);
+    let y = push("add", Elementwise::add().into(), &[d, x]);
+    g.outputs = vec![y];
+    g
+}
+
+fn setting(target: Target) -> Setting {
+    let one = RowClass::One;
+    Setting { tokens: one, seqs: one, one_each: true, compute: Compute::Int8, target }
+}
+
+fn plan(fuse: &Fuse) -> Plan {
+    let (g, target) = (graph(), Target::Cpu(Isa::Portable));
+    let layouts = choose_layouts(&g, target, Compute::Int8);
+    lower(g, setting(target), fuse, &layouts, "cpu").expect("a plan")
+}
+
+#[test]
+fn a_merge_saves_the_launch_and_the_value_in_between() {
+    let p = plan(&Fuse::None);
+    // The embedding stays for the sum at the end: only its second reading is saved.
+    let m = merge(&p, ONE, 0, 1, None).expect("can be merged");
+    assert_eq!((m.launches_saved, m.read_saved, m.written_saved), (1, 1024, 0));
+    // The product is read by the activation alone.
+    let m = merge(&p, ONE, 2, 3, None).expect("can be merged");
+    assert_eq!((m.read_saved, m.written_saved), (2048, 2048));
+    let (a, b) = (&p.dispatches[2].cost, &p.dispatches[3].cost);
+    let sum = |f: fn(&crate::ops::Cost) -> &Expr| f(a).eval(ONE) + f(b).eval(ONE);
+    let expected = (sum(|c| &c.read) - 2048, sum(|c| &c.written) - 2048, sum(|c| &c.flops));
+    assert_eq!(merged_cost(a, b, ONE, &m), expected);
+    // The result of the last one is the graph's output and is written all the same.
+    let m = merge(&p, ONE, 4, 5, None).expect("can be merged");
+    assert_eq!((m.read_saved, m.written_saved), (1024, 1024));
+}
+
+#[test]
+fn a_merge_is_refused_with_the_dependency_that_forbids_it() {
+    let p = plan(&Fuse::None);
+    let error = |a, b| merge(&p, ONE, a, b, None).expect_err("forbidden");
+    assert!(matches!(error(2, 4), MergeError::Between { between: 3, .. }), "{}", error(2, 4));
+    assert!(error(2, 4).to_string().contains("silu"));
+    assert_eq!(error(3, 3), MergeError::Order(3, 3));
+    assert_eq!(error(0, 99), MergeError::Missing(99, 6));
+    // With the activation in the first product's epilogue, the second needs whole rows of the first.
+    let fused = plan(&Fuse::Some(vec!["residual-epilogue".into()]));
+    let rows = |name: &str| fused.dispatches.iter().position(|d| d.name.starts_with(name)).expect("a row");
+    let e = merge(&fused, ONE, rows("up"), rows("down"), None).expect_err("forbidden");
+    assert!(matches!(e, MergeError::WholeRows { .. }) && e.to_string().contains("whole rows"), "{e}");
+}
+
+#[test]
+fn a_predicted_merge_is_one_launch_cheaper_at_least() {
+    let curves = vec![curve("launch", &[0.0], &[2.0]), curve("read", &[1.0], &[1e9]), curve("flops", &[1.0], &[1e12])];
+    let profile = profile(Kind::Gpu, curves);
+    let pricer = Pricer::new(&profile, 1);
+    let p = plan(&Fuse::None);
+    let m = merge(&p, ONE, 2, 3, Some(&pricer)).expect("can be merged");
+    let gain = m.before.zip(m.after).map(|(a, b)| a - b).expect("a prediction");
+    // 2 µs, and 4096 bytes at 1 GB/s.
+    assert!((gain - (2.0 + 4.096)).abs() < 1e-6, "{gain}");
+}
+
+#[test]
+fn a_gpu_is_priced_by_launch_bytes_and_operations() {
+    let curves = vec![curve("launch", &[0.0], &[3.0]), curve("read", &[1.0], &[1e12]), curve("flops", &[1.0], &[1e9])];
+    let profile = profile(Kind::Gpu, curves);
+    let p = plan(&Fuse::None);
+    let tick = Pricer::new(&profile, 1).tick(&p, ONE);
+    // 2 · 512 · 256 operations at 1 G/s are slower than their bytes.
+    assert!((tick.rows[2] - (3.0 + 262.144)).abs() < 1e-6, "{}", tick.rows[2]);
+    assert!((tick.total() - tick.rows.iter().sum::<f64>()).abs() < 1e-9);
+}
+
+#[test]
+fn a_cpu_product_is_priced_at_its_format_and_the_working_set() {
+    let curves = vec![
+        curve("launch", &[0.0], &[1.0]),
+        curve("read", &[2e6, 1e9], &[1e11, 1e10]),
+        curve("stream.q8_0.hot", &[1e4, 1e6], &[2.0, 11.0]),
+        curve("stream.q8_0.cold", &[1e4, 1e6], &[4.0, 101.0]),
+        curve("rms_norm", &[1.0], &[0.0]),
+    ];
+    let profile = profile(Kind::Cpu, curves);
+    let pricer = Pricer::new(&profile, 1);
+    let p = plan(&Fuse::None);
+    let bytes = p.dispatches[2].operands[1].bytes.eval(ONE) as f64;
+    let on = |line: (f64, f64)| line.0 + (line.1 - line.0) * (bytes - 1e4) / (1e6 - 1e4);
+    assert!((pricer.dispatch(&p.dispatches[2], ONE, 1e6) - on((2.0, 11.0))).abs() < 1e-6);
+    assert!((pricer.dispatch(&p.dispatches[2], ONE, 2e9) - on((4.0, 101.0))).abs() < 1e-6);
+    let half = pricer.coldness(working_set(&p, ONE));
+    assert_eq!(half, 0.0);
+    assert!(pricer.coldness(2e8) > 0.1 && pricer.coldness(2e8) < 1.0);
+}
+
+#[test]
+fn the_longest_share_follows_how_items_are_handed_out() {
+    assert_eq!((rounds(1, 1, 2), rounds(2, 1, 2), rounds(9, 1, 2), rounds(96, 1, 2)), (1, 1, 5, 48));
+    assert_eq!((rounds(100, 40, 2), rounds(0, 1, 2), rounds(7, 1, 1)), (80, 0, 7));
+}
+
+#[test]
+fn a_device_without_kernels_fuses_only_when_that_is_assumed() {
+    let made = |assume| {
+        let g = graph();
+        let layouts = choose_layouts(&g, Target::Cuda, Compute::Int8);
+        lower_assuming(g, setting(Target::Cuda), &Fuse::All, &layouts, "cuda", assume).expect("a plan")
+    };
+    let (refused, assumed) = (made(false), made(true));
+    assert!(refused.dispatches.len() > assumed.dispatches.len());
+    assert!(!refused.refused.is_empty() && assumed.refused.is_empty());
+    // Assumed is not the same as there: every row says that it has no kernel.
+    assert_eq!(assumed.gaps().count(), assumed.dispatches.len());
+}
+
+#[test]
+fn operands_say_what_a_dispatch_makes() {
+    let p = plan(&Fuse::All);
+    for d in &p.dispatches {
+        assert_eq!(d.operands.len(), d.args.len(), "{}", d.name);
+        assert!(d.operands.iter().any(|o| o.is_written), "{} makes nothing", d.name);
+    }
+}
