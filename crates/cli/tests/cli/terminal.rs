@@ -61,7 +61,7 @@ fn ctrl_c_ends_a_run_with_what_there_is_and_exit_code_130() {
 #[test]
 fn ctrl_c_ends_a_measurement_with_exit_code_130() {
     for args in [["bench", "--repeat", "100000"], ["profile", "--repeat", "1000000"]] {
-        let mut child = command(args).spawn().expect("the binary starts");
+        let mut child = command(&args).spawn().expect("the binary starts");
         // Long enough to be past its start, far too short for it to be done.
         std::thread::sleep(std::time::Duration::from_millis(700));
         let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).stdout(Stdio::null()).status();
