@@ -57,6 +57,9 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let pricer = pricer.as_ref().filter(|_| args.assume || !has_gaps);
     let tick = pricer.map(|p| p.tick(&plan, step.bind()));
     let ledger = plan.ledger(step.bind());
+    // Before anything is printed, as it may be refused.
+    let what_if = args.what_if.as_ref();
+    let what_if = what_if.map(|w| ladder::what_if(w, &mut model, (&plan, step), args.assume, pricer)).transpose()?;
     let rungs = args.ladder.then(|| ladder::rungs(&mut model, step, args.assume, pricer)).transpose()?;
     if !out.json {
         let arch = &model.config.arch;
@@ -65,9 +68,6 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
         let threads = if device == "cpu" { format!(", {} threads", load::threads(&args.model)) } else { String::new() };
         out.line(&format!("{}{threads}{gaps}\n", hardware.line()))?;
     }
-    let what_if = args.what_if.as_ref();
-    let what_if =
-        what_if.map(|w| ladder::what_if(w, &mut model, (&plan, step), args.assume, pricer, out)).transpose()?;
     if out.json {
         let refused = plan.refused.iter().map(|r| json!({ "rule": r.rule, "at": r.at, "why": r.why }));
         let fired = plan.fired.iter().map(|(rule, n)| json!({ "rule": rule, "fired": n }));
@@ -80,13 +80,13 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
         if let Some(rungs) = &rungs {
             all["ladder"] = ladder::json_of(rungs);
         }
-        if let Some(answer) = what_if {
+        if let Some((_, answer)) = what_if {
             all["what_if"] = answer;
         }
         return out.object(&all);
     }
-    if what_if.is_some() {
-        return Ok(());
+    if let Some((text, _)) = &what_if {
+        return out.text(text);
     }
     if let Some(rungs) = &rungs {
         return out.text(&ladder::text_of(rungs));
