@@ -58,6 +58,8 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let tick = pricer.map(|p| p.tick(&plan, step.bind()));
     let ledger = plan.ledger(step.bind());
     let rungs = args.ladder.then(|| ladder::rungs(&mut model, step, args.assume, pricer)).transpose()?;
+    let asked = args.what_if.as_ref();
+    let answer = asked.map(|w| ladder::what_if(w, &mut model, (&plan, step), args.assume, pricer)).transpose()?;
     if !out.json {
         let arch = &model.config.arch;
         out.line(&format!("{name} ({arch}): {}, device {device}", step.title()))?;
@@ -65,9 +67,6 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
         let threads = if device == "cpu" { format!(", {} threads", load::threads(&args.model)) } else { String::new() };
         out.line(&format!("{}{threads}{gaps}\n", hardware.line()))?;
     }
-    let what_if = args.what_if.as_ref();
-    let what_if =
-        what_if.map(|w| ladder::what_if(w, &mut model, (&plan, step), args.assume, pricer, out)).transpose()?;
     if out.json {
         let refused = plan.refused.iter().map(|r| json!({ "rule": r.rule, "at": r.at, "why": r.why }));
         let fired = plan.fired.iter().map(|(rule, n)| json!({ "rule": rule, "fired": n }));
@@ -80,13 +79,13 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
         if let Some(rungs) = &rungs {
             all["ladder"] = ladder::json_of(rungs);
         }
-        if let Some(answer) = what_if {
+        if let Some((answer, _)) = answer {
             all["what_if"] = answer;
         }
         return out.object(&all);
     }
-    if what_if.is_some() {
-        return Ok(());
+    if let Some((_, text)) = answer {
+        return out.text(&text);
     }
     if let Some(rungs) = &rungs {
         return out.text(&ladder::text_of(rungs));

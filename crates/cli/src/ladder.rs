@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::fail::Fail;
 use crate::options;
-use crate::output::{Out, table};
+use crate::output::table;
 use crate::plans::Step;
 
 /// What is to be compared.
@@ -119,40 +119,36 @@ pub fn text_of(rungs: &[Rung]) -> String {
     table(&head, &rows)
 }
 
-/// A set of rules beside the plan's own, or a merge of two of its rows.
+/// A set of rules beside the plan's own, or a merge of two of its rows: for JSON, and for people.
 pub fn what_if(
     asked: &WhatIf,
     model: &mut Model,
     (plan, step): (&Plan, Step),
     assume: bool,
     pricer: Option<&Pricer>,
-    out: &Out,
-) -> Result<Value, Fail> {
+) -> Result<(Value, String), Fail> {
     let bind = step.bind();
     match asked {
         WhatIf::Merge(a, b) => {
             let found = merge(plan, bind, *a, *b, pricer).map_err(|e| Fail::Input(format!("--what-if merge: {e}")))?;
             let (first, second) = (&plan.dispatches[*a].name, &plan.dispatches[*b].name);
             let gain = found.before.zip(found.after).map(|(before, after)| before - after);
-            if !out.json {
-                out.line(&format!("one kernel for {a} ({first}) and {b} ({second}) would save:"))?;
-                let rows = [
-                    ("launches", found.launches_saved),
-                    ("bytes read", found.read_saved),
-                    ("bytes written", found.written_saved),
-                ];
-                for (name, n) in rows {
-                    out.line(&format!("  {name:<14} {}", human(n)))?;
-                }
-                if let (Some(before), Some(after), Some(gain)) = (found.before, found.after, gain) {
-                    out.line(&format!("  predicted      {gain:.2} µs ({before:.2} → {after:.2})"))?;
-                }
+            let mut text = format!("one kernel for {a} ({first}) and {b} ({second}) would save:\n");
+            let rows = [
+                ("launches", found.launches_saved),
+                ("bytes read", found.read_saved),
+                ("bytes written", found.written_saved),
+            ];
+            rows.iter().for_each(|(name, n)| text.push_str(&format!("  {name:<14} {}\n", human(*n))));
+            if let (Some(before), Some(after), Some(gain)) = (found.before, found.after, gain) {
+                text.push_str(&format!("  predicted      {gain:.2} µs ({before:.2} → {after:.2})\n"));
             }
-            Ok(json!({
+            let all = json!({
                 "merge": [a, b], "names": [first, second], "launches_saved": found.launches_saved,
                 "bytes_read_saved": found.read_saved, "bytes_written_saved": found.written_saved,
                 "before_us": found.before, "after_us": found.after, "gain_us": gain,
-            }))
+            });
+            Ok((all, text))
         }
         WhatIf::Rules(fuse) => {
             let other = model.plan_with(step.key(), fuse, assume)?;
@@ -161,15 +157,14 @@ pub fn what_if(
                 (dispatches, bytes_read + bytes_written, pricer.map(|p| p.tick(plan, bind)).map(|t: Tick| t.total()))
             };
             let (now, then) = (row(plan), row(&other));
-            if !out.json {
-                let cells = |name: &str, (n, bytes, us): (u64, u64, Option<f64>)| {
-                    vec![name.into(), n.to_string(), human(bytes), us.map_or("–".into(), |us| format!("{us:.1}"))]
-                };
-                let rows = [cells("as asked with --fuse", now), cells("what if", then)];
-                out.text(&table(&["rules", ">dispatches", ">bytes", ">predicted µs"], &rows))?;
-            }
+            let cells = |name: &str, (n, bytes, us): (u64, u64, Option<f64>)| {
+                vec![name.into(), n.to_string(), human(bytes), us.map_or("–".into(), |us| format!("{us:.1}"))]
+            };
+            let cells = [cells("as asked with --fuse", now), cells("what if", then)];
+            let text = table(&["rules", ">dispatches", ">bytes", ">predicted µs"], &cells);
             let side = |(n, bytes, us): (u64, u64, Option<f64>)| json!({ "dispatches": n, "bytes": bytes, "predicted_us": us });
-            Ok(json!({ "rules": side(then), "now": side(now), "gain_us": now.2.zip(then.2).map(|(a, b)| a - b) }))
+            let gain = now.2.zip(then.2).map(|(a, b)| a - b);
+            Ok((json!({ "rules": side(then), "now": side(now), "gain_us": gain }), text))
         }
     }
 }
