@@ -12,6 +12,7 @@ pub mod invariants;
 pub mod ops;
 pub mod pages;
 pub mod plans;
+pub mod predictions;
 pub mod qwen35;
 pub mod random;
 pub mod rules;
@@ -27,6 +28,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(pages::tests());
     tests.extend(plans::tests());
     tests.extend(counts::tests());
+    tests.extend(predictions::tests());
     tests.extend(invariants::tests());
     tests.extend(qwen35::tests());
     let models = onetrip_engine::switch::models_dir();
