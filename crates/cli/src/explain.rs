@@ -57,9 +57,6 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let pricer = pricer.as_ref().filter(|_| args.assume || !has_gaps);
     let tick = pricer.map(|p| p.tick(&plan, step.bind()));
     let ledger = plan.ledger(step.bind());
-    // Before anything is printed, as it may be refused.
-    let what_if = args.what_if.as_ref();
-    let what_if = what_if.map(|w| ladder::what_if(w, &mut model, (&plan, step), args.assume, pricer)).transpose()?;
     let rungs = args.ladder.then(|| ladder::rungs(&mut model, step, args.assume, pricer)).transpose()?;
     let asked = args.what_if.as_ref();
     let answer = asked.map(|w| ladder::what_if(w, &mut model, (&plan, step), args.assume, pricer)).transpose()?;
@@ -82,22 +79,13 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
         if let Some(rungs) = &rungs {
             all["ladder"] = ladder::json_of(rungs);
         }
-<<<<<<< HEAD
-        if let Some((_, answer)) = what_if {
-=======
         if let Some((answer, _)) = answer {
->>>>>>> predict
             all["what_if"] = answer;
         }
         return out.object(&all);
     }
-<<<<<<< HEAD
-    if let Some((text, _)) = &what_if {
-        return out.text(text);
-=======
     if let Some((_, text)) = answer {
         return out.text(&text);
->>>>>>> predict
     }
     if let Some(rungs) = &rungs {
         return out.text(&ladder::text_of(rungs));

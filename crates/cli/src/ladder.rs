@@ -119,63 +119,36 @@ pub fn text_of(rungs: &[Rung]) -> String {
     table(&head, &rows)
 }
 
-<<<<<<< HEAD
-/// A set of rules beside the plan's own, or a merge of two of its rows: for people, and for JSON.
-=======
 /// A set of rules beside the plan's own, or a merge of two of its rows: for JSON, and for people.
->>>>>>> predict
 pub fn what_if(
     asked: &WhatIf,
     model: &mut Model,
     (plan, step): (&Plan, Step),
     assume: bool,
     pricer: Option<&Pricer>,
-<<<<<<< HEAD
-) -> Result<(String, Value), Fail> {
-=======
 ) -> Result<(Value, String), Fail> {
->>>>>>> predict
     let bind = step.bind();
-    let mut text = String::new();
     match asked {
         WhatIf::Merge(a, b) => {
             let found = merge(plan, bind, *a, *b, pricer).map_err(|e| Fail::Input(format!("--what-if merge: {e}")))?;
             let (first, second) = (&plan.dispatches[*a].name, &plan.dispatches[*b].name);
             let gain = found.before.zip(found.after).map(|(before, after)| before - after);
-<<<<<<< HEAD
-            text += &format!("one kernel for {a} ({first}) and {b} ({second}) would save:\n");
-=======
             let mut text = format!("one kernel for {a} ({first}) and {b} ({second}) would save:\n");
->>>>>>> predict
             let rows = [
                 ("launches", found.launches_saved),
                 ("bytes read", found.read_saved),
                 ("bytes written", found.written_saved),
             ];
-<<<<<<< HEAD
-            for (name, n) in rows {
-                text += &format!("  {name:<14} {}\n", human(n));
-            }
-            if let (Some(before), Some(after), Some(gain)) = (found.before, found.after, gain) {
-                text += &format!("  predicted      {gain:.2} µs ({before:.2} → {after:.2})\n");
-            }
-            let value = json!({
-=======
             rows.iter().for_each(|(name, n)| text.push_str(&format!("  {name:<14} {}\n", human(*n))));
             if let (Some(before), Some(after), Some(gain)) = (found.before, found.after, gain) {
                 text.push_str(&format!("  predicted      {gain:.2} µs ({before:.2} → {after:.2})\n"));
             }
             let all = json!({
->>>>>>> predict
                 "merge": [a, b], "names": [first, second], "launches_saved": found.launches_saved,
                 "bytes_read_saved": found.read_saved, "bytes_written_saved": found.written_saved,
                 "before_us": found.before, "after_us": found.after, "gain_us": gain,
             });
-<<<<<<< HEAD
-            Ok((text, value))
-=======
             Ok((all, text))
->>>>>>> predict
         }
         WhatIf::Rules(fuse) => {
             let other = model.plan_with(step.key(), fuse, assume)?;
@@ -187,19 +160,11 @@ pub fn what_if(
             let cells = |name: &str, (n, bytes, us): (u64, u64, Option<f64>)| {
                 vec![name.into(), n.to_string(), human(bytes), us.map_or("–".into(), |us| format!("{us:.1}"))]
             };
-<<<<<<< HEAD
-            let rows = [cells("as asked with --fuse", now), cells("what if", then)];
-            text += &table(&["rules", ">dispatches", ">bytes", ">predicted µs"], &rows);
-            let side = |(n, bytes, us): (u64, u64, Option<f64>)| json!({ "dispatches": n, "bytes": bytes, "predicted_us": us });
-            let gain = now.2.zip(then.2).map(|(a, b)| a - b);
-            Ok((text, json!({ "rules": side(then), "now": side(now), "gain_us": gain })))
-=======
             let cells = [cells("as asked with --fuse", now), cells("what if", then)];
             let text = table(&["rules", ">dispatches", ">bytes", ">predicted µs"], &cells);
             let side = |(n, bytes, us): (u64, u64, Option<f64>)| json!({ "dispatches": n, "bytes": bytes, "predicted_us": us });
             let gain = now.2.zip(then.2).map(|(a, b)| a - b);
             Ok((json!({ "rules": side(then), "now": side(now), "gain_us": gain }), text))
->>>>>>> predict
         }
     }
 }

@@ -393,11 +393,7 @@ fn stream(format: DType, kind: Stream, kb: u64, cold: bool) -> Result<Probe, Sha
     for _ in 0..(MOST_BYTES / 2 / size).clamp(3, 12) {
         let mut ins = vec![x];
         (0..products).for_each(|_| ins.push(chain.weight(rows, k, format)));
-<<<<<<< HEAD
-        let gate = Tree::product(Tree::unary(Unary::Silu, Tree::In(0)), Tree::In(1));
-=======
         let gate = Elementwise::glu(Unary::Silu).tree;
->>>>>>> predict
         let tree = if products == 2 { gate } else { Tree::In(0) };
         chain.push(Matmul { products, outputs: vec![tree], norm: None }, &ins)?;
         x = chain.push(Elementwise::scale(0.5), &[x])?;
