@@ -347,7 +347,7 @@ fn bad_sizes() -> Result<(), Failed> {
         ("ssm.time_step_rank", 5, &["ssm.time_step_rank", "80"]),
         ("ssm.group_count", 4, &["6 value heads", "4 key heads"]),
         ("ssm.group_count", 3, &["delta"]),
-        ("ssm.group_count", 0, &["k_heads: 0"]),
+        ("ssm.group_count", 0, &["qwen35.ssm.group_count` is 0"]),
         ("ssm.conv_kernel", 3, &["conv", "3"]),
         ("ssm.conv_kernel", 1, &["conv: 1"]),
         ("ssm.conv_kernel", 1 << 40, &["ssm.conv_kernel"]),
