@@ -349,9 +349,9 @@ fn bad_sizes() -> Result<(), Failed> {
         ("ssm.group_count", 3, &["delta"]),
         ("ssm.group_count", 0, &["qwen35.ssm.group_count` is 0"]),
         ("ssm.conv_kernel", 3, &["conv", "3"]),
-        ("ssm.conv_kernel", 1, &["conv: 1"]),
+        ("ssm.conv_kernel", 1, &["ssm.conv_kernel"]),
         ("ssm.conv_kernel", 1 << 40, &["ssm.conv_kernel"]),
-        ("full_attention_interval", 0, &["period: 0"]),
+        ("full_attention_interval", 0, &["full_attention_interval"]),
     ];
     for (key, value, words) in wrong {
         let mut writer = GgufWriter::new();
