@@ -49,7 +49,7 @@ pub struct Caps {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// What it is: see the table of `docs/prediction.md`.
+    /// What it measures, by the name that the cost model looks for.
     pub name: String,
     /// Threads that it was measured with; 0 where that has no meaning.
     #[serde(default)]
