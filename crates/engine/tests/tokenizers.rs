@@ -160,7 +160,7 @@ fn very_long_runs_of_one_character_encode_and_decode() {
     }
     // What stands after a run that is too long for the regular expression is still cut into words, and so is a long text
     // in which one of several patterns matches nothing.
-    for pre in ["llama-bpe", "qwen2", "gpt-2", "smollm", "default"] {
+    for pre in ["llama-bpe", "qwen2", "qwen35", "gpt-2", "smollm", "default"] {
         let tokenizer = Tokenizer::from_gguf(&byte_level(pre)).expect("builds");
         let words = " ab".repeat(100_000);
         for text in [format!("ab{words}"), format!("ab{}{words}", " ".repeat(1_500_000))] {
