@@ -17,6 +17,7 @@ use crate::reference::{Part, Parts};
 use crate::tensor::Cache;
 
 mod cpu;
+mod wgsl;
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
@@ -191,8 +192,8 @@ impl OpDef for Attention {
         Lowering::Gap("the CUDA device is not written yet")
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

@@ -10,6 +10,8 @@ use crate::ops::rope::Rope;
 use crate::reference::{Part, Parts, encode_row};
 use crate::tensor::Cache;
 
+pub(crate) mod wgsl;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheWrite {
@@ -118,8 +120,8 @@ impl OpDef for CacheWrite {
         Lowering::Gap("the CUDA device is not written yet")
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

@@ -5,6 +5,7 @@
 //! first). Outputs: `[T, channels]`, the state. Source: Mamba (Gu and Dao, 2023), section 3.4.
 
 use super::*;
+use crate::wgsl::Wgsl;
 use crate::formats::DType;
 
 /// The op.
@@ -93,8 +94,19 @@ impl OpDef for Conv {
         Lowering::Gap("the CUDA device is not written yet")
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        if !site.ins[1].dtype.is_float() {
+            return Lowering::Gap("a quantized filter has no kernel");
+        }
+        let channels = site.ins[0].width;
+        let mut w = Wgsl::new("conv/channels", 128);
+        w.number("TAPS", self.taps);
+        w.number("CHANNELS", channels);
+        w.read("x", Arg::In(0), site.ins[0].dtype);
+        w.read("w", Arg::In(1), site.ins[1].dtype);
+        w.bind("state", "f32", Arg::Out(1), Access::ReadWrite);
+        w.write("y", Arg::Out(0));
+        w.text(include_str!("kernel.wgsl")).lowering(Expr::S * channels.div_ceil(128), self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -21,6 +21,7 @@ use crate::reference::{Part, Parts};
 use crate::tensor::Role;
 
 mod cpu;
+mod wgsl;
 
 /// What comes before the rule in the fused form: a causal convolution of the joint row, SiLU, and the L2 norms of
 /// query and key heads.
@@ -188,8 +189,8 @@ impl OpDef for DeltaNet {
         Lowering::Gap("the CUDA device is not written yet")
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

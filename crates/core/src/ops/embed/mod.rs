@@ -1,6 +1,7 @@
 //! Rows of the embedding table, one per token id, times a factor. Inputs: table `[vocabulary, width]`. `[T, width]`.
 
 use super::*;
+use crate::wgsl::{self, Wgsl};
 use crate::tensor::{Layout, tile_layout};
 
 /// The op.
@@ -73,8 +74,25 @@ impl OpDef for Embed {
         Lowering::Gap("the CUDA device is not written yet")
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        let table = &site.ins[0];
+        let mut w = Wgsl::new(if self.scale == 1.0 { "embed/rows" } else { "embed/scaled" }, 128);
+        w.bind("feed", "u32", Arg::Feed, Access::Read);
+        w.number("VOCABULARY", table.rows.constant().unwrap_or(1) as usize);
+        w.number("K", table.width);
+        let value = match (table.layout(), wgsl::planes(&mut w, "table", Arg::In(0), table)) {
+            (Layout::Planes, true) => {
+                "table_number(token(r), c)"
+            }
+            (Layout::Stored, false) if table.dtype.is_float() => {
+                w.read("table", Arg::In(0), table.dtype);
+                "table_at(token(r) * WIDTH + c)"
+            }
+            _ => return Lowering::Gap("quantized tables are read from planes on GPUs"),
+        };
+        let scaled = format!("{value} * {}", wgsl::float(self.scale));
+        w.function("value(r: u32, c: u32) -> f32", if self.scale == 1.0 { value } else { &scaled });
+        w.text(include_str!("kernel.wgsl")).each(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

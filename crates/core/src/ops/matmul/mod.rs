@@ -16,6 +16,7 @@ use crate::reference::{Part, Parts};
 use crate::tensor::{Layout, Role};
 
 mod cpu;
+mod wgsl;
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
@@ -138,8 +139,8 @@ impl OpDef for Matmul {
         Lowering::Gap("the CUDA device is not written yet")
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

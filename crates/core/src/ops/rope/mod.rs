@@ -9,6 +9,8 @@ use crate::formats::DType;
 use crate::ops::rms_norm::RmsNorm;
 use crate::reference::{Part, Parts};
 
+pub(crate) mod wgsl;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
@@ -121,8 +123,8 @@ impl OpDef for Rope {
         Lowering::Gap("the CUDA device is not written yet")
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {
