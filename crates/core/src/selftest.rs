@@ -156,7 +156,7 @@ pub fn repack(dtype: DType, k: usize, rows: usize, stored: &[u8]) -> Option<Alig
 }
 
 /// The signature of a case's input on a target: quantized matrices lie in planes on GPUs.
-fn on_target(sig: &Sig, target: Target) -> Sig {
+pub fn on_target(sig: &Sig, target: Target) -> Sig {
     let planes = target.is_text() && sig.is_weight() && planes::spec(sig.dtype).is_some();
     Sig { role: if planes { Role::Weight(Layout::Planes) } else { sig.role }, ..sig.clone() }
 }

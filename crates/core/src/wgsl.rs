@@ -173,12 +173,6 @@ impl Wgsl {
         self.line(format!("fn {signature} {{ return {value}; }}"));
     }
 
-    /// Replaces words in what was written so far: for the few names that a text cannot get by a constant.
-    pub fn replace(mut self, from: &str, to: &str) -> Wgsl {
-        self.source = self.source.replace(from, to);
-        self
-    }
-
     /// The finished step of `grid` workgroups.
     pub fn step(self, grid: Expr, cost: Cost) -> Step {
         let Wgsl { kernel, workgroup, source, args, access } = self;
