@@ -38,7 +38,8 @@ impl FileArgs {
 pub struct ModelArgs {
     #[command(flatten)]
     pub file: FileArgs,
-    /// Device of the plan: `cpu` runs here; `cuda` and `gpu` (wgpu) can be explained and counted [default: cpu]
+    /// Device: `cpu`, `gpu` (Vulkan, Metal, DX12), `gpu:NAME` of an adapter; `cuda` can be explained and counted
+    /// [default: cpu]
     #[arg(long, value_parser = device, value_name = "NAME")]
     pub device: Option<String>,
     /// Threads of the CPU device [default: all processors]
@@ -305,7 +306,8 @@ pub fn device(text: &str) -> Result<String, String> {
     match text {
         "cpu" | "cuda" | "gpu" => Ok(text.into()),
         "wgpu" => Ok("gpu".into()),
-        _ => Err("no such device; devices: cpu, and for explain and count: cuda, gpu".into()),
+        _ if text.strip_prefix("gpu:").is_some_and(|name| !name.is_empty()) => Ok(text.into()),
+        _ => Err("no such device; devices: cpu, gpu, gpu:NAME of an adapter, and for explain and count: cuda".into()),
     }
 }
 

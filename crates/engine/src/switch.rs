@@ -13,6 +13,11 @@ pub struct Switch {
 /// All switches.
 pub const SWITCHES: &[Switch] = &[
     Switch {
+        name: "ONETRIP_CACHE",
+        values: "a folder",
+        what: "Where compiled kernels are kept, instead of the user's cache folder.",
+    },
+    Switch {
         name: "ONETRIP_ISA",
         values: "portable, avx2, avx512",
         what: "Runs CPU kernels with this instruction set instead of the best one the processor has.",
@@ -43,6 +48,11 @@ pub fn models_dir() -> Option<std::path::PathBuf> {
 /// Where profiles of devices are kept: the switch, or `onetrip/profiles` in the user's cache folder.
 pub fn profiles_dir() -> Option<std::path::PathBuf> {
     folder("ONETRIP_PROFILES", "profiles")
+}
+
+/// Where compiled kernels are kept: the switch, or `onetrip/kernels` in the user's cache folder.
+pub fn cache_dir() -> Option<std::path::PathBuf> {
+    folder("ONETRIP_CACHE", "kernels")
 }
 
 fn folder(switch: &str, name: &str) -> Option<std::path::PathBuf> {

@@ -28,8 +28,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let slot = batch_span(seq, 3u);
     let begins = batch_span(seq, 4u) != 0u;
     const AT_ONCE = WG / V_DIM;
-    for (var pass = 0u; pass < (HEADS_EACH + AT_ONCE - 1u) / AT_ONCE; pass++) {
-        let own = pass * AT_ONCE + lid / V_DIM;
+    for (var turn = 0u; turn < (HEADS_EACH + AT_ONCE - 1u) / AT_ONCE; turn++) {
+        let own = turn * AT_ONCE + lid / V_DIM;
         let is_on = lid / V_DIM < AT_ONCE && own < HEADS_EACH;
         // Threads without a column do the same work on the last one and store nothing.
         let h = min(own, HEADS_EACH - 1u) * K_HEADS + kh;
