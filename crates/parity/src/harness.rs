@@ -125,7 +125,7 @@ pub fn forced(
         let rows = run(engine, &mut batch, Want::LastLogits)?;
         // The scheduler says which rows end a text; the token that it takes for chosen is put right afterwards.
         let row_as_id = |row: usize| Sampled { seq: 0, id: row as u32, log_prob: None, top: vec![] };
-        for end in engine.scheduler().accept(&batch, row_as_id) {
+        for end in engine.scheduler().take(&batch, row_as_id) {
             let at = seqs.iter().position(|x| *x == end.seq).ok_or("a sequence that nobody added")?;
             let mut tokens = engine.scheduler().tokens(end.seq).to_vec();
             tokens.pop();

@@ -302,7 +302,7 @@ fn pieces() -> Result<(), Failed> {
     let mut batch = engine.scheduler().next(CHUNK).ok_or("nothing to run")?;
     run(&mut engine, &mut batch, Want::LastLogits)?;
     let row = |_| onetrip_engine::scheduler::Sampled { seq: 0, id: text[120], log_prob: None, top: vec![] };
-    engine.scheduler().accept(&batch, row);
+    engine.scheduler().take(&batch, row);
     let kept = engine.scheduler().set_tokens(seq[0], &text);
     if kept != 120 {
         return Err(format!("{kept} tokens kept, should be 120").into());
