@@ -23,9 +23,8 @@ pub fn target(name: &str) -> Result<Target, Fail> {
     match split(name) {
         ("cuda", _) => Ok(Target::Cuda(CudaCaps::default())),
         ("gpu", adapter) => {
-            let matches = |a: &onetrip_gpu::Adapter| {
-                adapter.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase()))
-            };
+            let matches =
+                |a: &onetrip_gpu::Adapter| adapter.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase()));
             let found = onetrip_gpu::adapters().into_iter().find(matches);
             Ok(Target::Wgsl(found.map_or(WgslCaps::default(), |a| a.caps)))
         }

@@ -9,7 +9,8 @@ use crate::output::Out;
 use crate::{load, machine};
 
 /// What this build does not have, and why.
-const ABSENT: [(&str, &str); 1] = [("cuda", "not in this build: NVIDIA GPUs run as gpu where they have a Vulkan driver")];
+const ABSENT: [(&str, &str); 1] =
+    [("cuda", "not in this build: NVIDIA GPUs run as gpu where they have a Vulkan driver")];
 
 fn gpu_json(a: &Adapter) -> Value {
     let missing: Vec<_> = a.missing.iter().map(|(what, then)| json!({ "feature": what, "means": then })).collect();

@@ -16,9 +16,9 @@ use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
 use onetrip_gpu::Commit;
 
 use crate::fail::Fail;
-use crate::{device, machine};
 use crate::options::ModelArgs;
 use crate::output::{note, stderr_is_terminal};
+use crate::{device, machine};
 
 /// On a cache line, so that weights can be used where they lie in the program.
 #[repr(align(64))]

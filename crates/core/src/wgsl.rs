@@ -83,8 +83,7 @@ pub(crate) fn tree(t: &Tree, leaf: &dyn Fn(usize) -> String) -> String {
 impl Wgsl {
     /// A kernel of this name in plans, run in workgroups of `workgroup` threads (`WG` in its text).
     pub fn new(kernel: impl Into<String>, workgroup: u32) -> Wgsl {
-        let mut w =
-            Wgsl { kernel: kernel.into(), workgroup, source: String::new(), args: vec![], access: vec![] };
+        let mut w = Wgsl { kernel: kernel.into(), workgroup, source: String::new(), args: vec![], access: vec![] };
         w.line(format!("// {}", w.kernel.clone()));
         w.number("WG", workgroup as usize);
         w.bind("batch", "u32", Arg::Batch, Access::Read);

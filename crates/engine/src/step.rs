@@ -176,7 +176,8 @@ impl Engine {
             if !self.scheduler.may_follow(&batch, self.flights.back().map(|f| &f.running)) && !self.flights.is_empty() {
                 break;
             }
-            let known: Vec<u32> = batch.ids.iter().copied().filter(|&id| id != FEED || self.flights.is_empty()).collect();
+            let known: Vec<u32> =
+                batch.ids.iter().copied().filter(|&id| id != FEED || self.flights.is_empty()).collect();
             self.check_ids(&known)?;
             let (run, plan) = self.hand_over(&mut batch, Want::Sample { top: self.top })?;
             let running = self.scheduler.handed_over(&batch);

@@ -274,7 +274,8 @@ impl GpuDevice {
             ty: wgpu::QueryType::Timestamp,
             count,
         });
-        let resolved = self.memory.buffer("time stamps", bytes, BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC)?;
+        let resolved =
+            self.memory.buffer("time stamps", bytes, BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC)?;
         let back = self.memory.buffer("time stamps", bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
         self.clocks = Some(Clocks { set, resolved, back, count });
         Ok(())

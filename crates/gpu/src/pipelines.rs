@@ -25,8 +25,7 @@ impl Pipelines {
         let file = folder.and_then(|f| Some(f.join(wgpu::util::pipeline_cache_key(info)?)));
         let cache = file.filter(|_| device.features().contains(wgpu::Features::PIPELINE_CACHE)).map(|file| {
             let data = std::fs::read(&file).ok();
-            let descriptor =
-                wgpu::PipelineCacheDescriptor { label: None, data: data.as_deref(), fallback: true };
+            let descriptor = wgpu::PipelineCacheDescriptor { label: None, data: data.as_deref(), fallback: true };
             // SAFETY: the file is written by `save` alone, from `get_data`, under a name made for this adapter and driver;
             // its header is checked and `fallback` starts afresh if it does not fit.
             (unsafe { device.create_pipeline_cache(&descriptor) }, file)
@@ -44,8 +43,7 @@ impl Pipelines {
         let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
         // SAFETY: the text is validated by naga here as ever; what is left out are checks at run time. Kernels index
         // within their operands (every parity case has guard bytes around them), loops end, divisors are not zero.
-        let module =
-            unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
+        let module = unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
         let entries: Vec<wgpu::BindGroupLayoutEntry> = text
             .access
             .iter()
@@ -61,8 +59,8 @@ impl Pipelines {
                 count: None,
             })
             .collect();
-        let layout = device
-            .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(name), entries: &entries });
+        let layout =
+            device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(name), entries: &entries });
         let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
             label: Some(name),
             bind_group_layouts: &[Some(&layout)],

@@ -239,6 +239,12 @@ fn numpy() -> Result<(), Failed> {
     Ok(())
 }
 
+/// The numpy implementation's logits on the first wgpu adapter.
+pub(crate) fn numpy_on_gpu() -> Result<(), Failed> {
+    let have = answers(&Shape::small().gguf(DType::F32)?, &Options::f32().on_gpu())?;
+    within("all texts of the reference", differences(&have, &reference()), SUMS)
+}
+
 fn rules_f32() -> Result<(), Failed> {
     let file = Shape::small().gguf(DType::F32)?;
     let plain = answers(&file, &Options::f32().fused(Fuse::None))?;

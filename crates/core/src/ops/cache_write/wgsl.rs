@@ -10,7 +10,9 @@ pub(crate) fn gap(cache: &Sig) -> Option<&'static str> {
     let known = matches!(cache.dtype, DType::F32 | DType::F16 | DType::Q8_0);
     match known && dim.is_multiple_of(4) && cache.dtype.row_bytes(dim).is_some() {
         true => None,
-        false => Some("caches have kernels in f32, f16 and q8_0, for heads of whole blocks and a multiple of 4 numbers"),
+        false => {
+            Some("caches have kernels in f32, f16 and q8_0, for heads of whole blocks and a multiple of 4 numbers")
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 //! first). Outputs: `[T, channels]`, the state. Source: Mamba (Gu and Dao, 2023), section 3.4.
 
 use super::*;
-use crate::wgsl::Wgsl;
 use crate::formats::DType;
+use crate::wgsl::Wgsl;
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]

@@ -3,8 +3,8 @@
 //! Operands broadcast: one row serves all rows, and a row that is shorter than the output repeats within it.
 
 use super::*;
-use crate::wgsl::{self, Wgsl};
 use crate::reference::Part;
+use crate::wgsl::{self, Wgsl};
 
 mod cpu;
 pub use cpu::{CHUNK, eval_chunk};

@@ -1,8 +1,8 @@
 //! Rows of the embedding table, one per token id, times a factor. Inputs: table `[vocabulary, width]`. `[T, width]`.
 
 use super::*;
-use crate::wgsl::{self, Wgsl};
 use crate::tensor::{Layout, tile_layout};
+use crate::wgsl::{self, Wgsl};
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
@@ -82,9 +82,7 @@ impl OpDef for Embed {
         w.number("VOCABULARY", table.rows.constant().unwrap_or(1) as usize);
         w.number("K", table.width);
         let value = match (table.layout(), wgsl::planes(&mut w, "table", Arg::In(0), table)) {
-            (Layout::Planes, true) => {
-                "table_number(token(r), c)"
-            }
+            (Layout::Planes, true) => "table_number(token(r), c)",
             (Layout::Stored, false) if table.dtype.is_float() => {
                 w.read("table", Arg::In(0), table.dtype);
                 "table_at(token(r) * WIDTH + c)"

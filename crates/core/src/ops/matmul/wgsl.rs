@@ -338,7 +338,8 @@ impl Plan<'_> {
             w.line("}");
         }
         let tiles: u64 = self.site.outs.iter().map(|s| (s.width as u64).div_ceil(TILE)).sum();
-        let before = format!("    let m = g / {tiles}u;\n    let n = g % {tiles}u;\n    if m * 64u >= rows() {{ return; }}");
+        let before =
+            format!("    let m = g / {tiles}u;\n    let n = g % {tiles}u;\n    if m * 64u >= rows() {{ return; }}");
         self.main(&mut w, &before, TILE, "m");
         let grid = Expr::CeilDiv(Box::new(self.rows()), TILE) * Expr::Const(tiles);
         w.step(grid, self.cost(rounded, normed))

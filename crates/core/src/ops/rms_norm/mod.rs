@@ -3,10 +3,10 @@
 //! Inputs: `x [rows, groups·dim]`, then the weight `[1, dim]` if `weight`, then the residual (like x) if `residual`.
 
 use super::*;
-use crate::wgsl::{Wgsl, caps};
 use crate::formats::DType;
 use crate::ops::elementwise::Elementwise;
 use crate::reference::{Part, Parts};
+use crate::wgsl::{Wgsl, caps};
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]

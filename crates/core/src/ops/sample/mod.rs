@@ -7,8 +7,8 @@
 //! [`NO_TOKEN`].
 
 use super::*;
-use crate::wgsl::{Wgsl, caps};
 use crate::batch::SampleParams;
+use crate::wgsl::{Wgsl, caps};
 
 /// The id where there is nothing to choose from: the best logit is not finite.
 pub const NO_TOKEN: u32 = u32::MAX;
