@@ -157,7 +157,7 @@ impl OpDef for RmsNorm {
         Lowering::one(site, kernel, site.outs[0].rows.clone(), 1, self.cost(site), move |c, scratch| {
             let x = c.f32s(0);
             let weight = op.weight.then(|| c.f32s(1));
-            let other = (op.with != With::Nothing).then(|| c.f32s(1 + op.weight as usize)).unwrap_or(&[]);
+            let other = if op.with == With::Nothing { &[] } else { c.f32s(1 + op.weight as usize) };
             let out_arg = c.args.len() - 1;
             while let Some(range) = c.items.take() {
                 for r in range {
