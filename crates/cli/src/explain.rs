@@ -17,10 +17,9 @@ use serde_json::{Value, json};
 
 use crate::fail::Fail;
 use crate::ladder::{self, WhatIf};
-use crate::load;
+use crate::load::{self, Planned};
 use crate::options::{ModelArgs, PlanArgs};
 use crate::output::{Out, ledger_text};
-use crate::plans::Step;
 use crate::predict::{Hardware, HardwareArgs};
 
 /// Flags of `explain`.
@@ -45,13 +44,13 @@ pub struct ExplainArgs {
 
 /// Runs the command. No weight is loaded.
 pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
-    let step = Step::new(&args.plan)?;
     let (name, device) = (args.model.file.name(), args.model.device());
-    let mut model = load::model(load::file_or_shape(args.model.file.path())?, &args.model)?;
+    let mut model = Planned::open(&args.model)?;
+    let step = model.step(&args.plan)?;
     step.note();
     let hardware = Hardware::of(&args.hardware, &args.model)?;
     let pricer = hardware.pricer(&args.model);
-    let plan = model.plan_with(step.key(), &args.model.fuse(), args.assume)?;
+    let plan = model.plan(step, &args.model.fuse(), args.assume)?;
     let has_gaps = plan.gaps().next().is_some();
     // Where kernels are missing there is a prediction only if they are assumed.
     let pricer = pricer.as_ref().filter(|_| args.assume || !has_gaps);
@@ -61,8 +60,7 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let asked = args.what_if.as_ref();
     let answer = asked.map(|w| ladder::what_if(w, &mut model, (&plan, step), args.assume, pricer)).transpose()?;
     if !out.json {
-        let arch = &model.config.arch;
-        out.line(&format!("{name} ({arch}): {}, device {device}", step.title()))?;
+        out.line(&format!("{name} ({}): {}, device {device}", model.origin(), step.title()))?;
         let gaps = if has_gaps && !args.assume { "; rows without kernels are not priced: give --assume" } else { "" };
         let threads = if device == "cpu" { format!(", {} threads", load::threads(&args.model)) } else { String::new() };
         out.line(&format!("{}{threads}{gaps}\n", hardware.line()))?;
