@@ -13,7 +13,7 @@ use onetrip_core::ops::attention::Attention;
 use onetrip_core::ops::cache_write::CacheWrite;
 use onetrip_core::ops::columns::Columns;
 use onetrip_core::ops::conv::Conv;
-use onetrip_core::ops::delta_net::DeltaNet;
+use onetrip_core::ops::delta_net::{DeltaNet, Front};
 use onetrip_core::ops::elementwise::{Elementwise, Tree, Unary};
 use onetrip_core::ops::embed::Embed;
 use onetrip_core::ops::gather_rows::GatherRows;
@@ -167,8 +167,7 @@ impl Writer<'_> {
     /// A norm as pages write it: without a weight, then times a weight row. Sometimes of a wrong kind.
     fn norm(&mut self, x: ValueId, dim: usize) -> ValueId {
         let group = if dim == WHOLE_ROW { self.width(x) } else { dim };
-        let norm = RmsNorm { eps: 1e-5, dim, weight: false, residual: false };
-        let y = self.push(norm, &[x]);
+        let y = self.push(RmsNorm::plain(1e-5, dim), &[x]);
         match self.rng.below(12) {
             0 => y,
             // Not a weight row: times another value.
@@ -235,7 +234,7 @@ impl Writer<'_> {
             if head_norm {
                 (q, k) = (self.norm(q, dim), self.norm(k, dim));
             }
-            let rope = |heads| Rope { heads, dim, pairs, neox, table, norm: None };
+            let rope = |heads| Rope { heads, dim, pairs, neox, table, norm: None, part: None };
             if !self.one_in(6) {
                 q = self.push(rope(heads), &[q]);
             }
@@ -246,17 +245,9 @@ impl Writer<'_> {
             let write = CacheWrite { pair: false, rope: None };
             let ks = self.push(write.clone(), &[k, states[0]]);
             let vs = self.push(write, &[v, states[1]]);
-            let attention = Attention {
-                heads,
-                kv_heads,
-                dim,
-                scale: 1.0 / (dim as f32).sqrt(),
-                window,
-                softcap: self.one_in(4).then_some(20.0),
-                gate: false,
-                q_rope: None,
-                write: None,
-            };
+            let softcap = self.one_in(4).then_some(20.0);
+            let plain = Attention::plain(heads, kv_heads, dim, 1.0 / (dim as f32).sqrt());
+            let attention = Attention { window, softcap, ..plain };
             let a = self.push(attention.clone(), &[q, ks, vs]);
             if self.one_in(8) {
                 // A second attention over what the first one's writes made.
@@ -298,13 +289,13 @@ impl Writer<'_> {
         let (k_heads, k_dim, v_dim) = (self.pick(&[1, 2]), self.pick(&[8, 16]), self.pick(&[8, 12]));
         let v_heads = k_heads * self.pick(&[1, 2]);
         let scale = 1.0 / (k_dim as f32).sqrt();
-        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: None, norm: None };
+        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Apart, norm: None };
         let joint = 2 * delta.k_width() + delta.v_width();
         let mut qkv = self.linear(h, joint, false);
         let taps = self.pick(&[2, 4]);
         let filter = self.weight(joint, taps);
         let state = self.state(Sig::recurrent((taps - 1) * joint));
-        qkv = self.push(Conv { taps }, &[qkv, filter, state]);
+        qkv = self.push(Conv { taps, heads: None }, &[qkv, filter, state]);
         if !self.one_in(8) {
             let f = if self.one_in(8) { Unary::Tanh } else { Unary::Silu };
             qkv = self.push(Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[qkv]);
@@ -312,7 +303,7 @@ impl Writer<'_> {
         let mut parts = delta.columns().map(|columns| self.push(columns, &[qkv]));
         for part in &mut parts[..2] {
             let eps = if self.one_in(8) { 1e-3 } else { 1e-6 };
-            *part = self.push(L2Norm { eps, dim: k_dim }, &[*part]);
+            *part = self.push(L2Norm { eps, dim: k_dim, part: None }, &[*part]);
         }
         let mut g = self.linear(h, v_heads, true);
         g = self.push(Elementwise { tree: Tree::unary(Unary::Softplus, Tree::In(0)) }, &[g]);

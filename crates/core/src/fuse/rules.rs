@@ -6,14 +6,14 @@
 use super::{Rewrite, Setting, is_weight_row};
 use crate::graph::{Graph, Node, ValueId};
 use crate::ops::Op;
-use crate::ops::attention::Attention;
+use crate::ops::attention::{Attention, Gate};
 use crate::ops::cache_write::CacheWrite;
 use crate::ops::columns::Columns;
 use crate::ops::delta_net::{DeltaNet, Front};
 use crate::ops::elementwise::{Elementwise, Tree, Unary};
 use crate::ops::embed::Embed;
 use crate::ops::matmul::Matmul;
-use crate::ops::rms_norm::RmsNorm;
+use crate::ops::rms_norm::{RmsNorm, With};
 use crate::ops::rope::Rope;
 
 /// A named rewrite.
@@ -188,7 +188,7 @@ fn empty_nodes(g: &Graph, setting: &Setting, at: usize) -> Option<Rewrite> {
 
 fn norm_weight(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
-    let Op::RmsNorm(norm @ RmsNorm { weight: false, residual: false, .. }) = &node.op else { return None };
+    let Op::RmsNorm(norm @ RmsNorm { weight: false, with: With::Nothing, .. }) = &node.op else { return None };
     let (i, mul) = only_reader(g, node)?;
     let weight = other_operand(mul, node.outs[0])?;
     let fits = g.values[weight].sig.width == norm.group(g.values[node.ins[0]].sig.width);
@@ -240,7 +240,8 @@ fn residual_epilogue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
 }
 
 fn gate_chain(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
-    into_epilogue(g, at, |g, v| is_weight_row(&g.values[v]))
+    let (_, reader) = only_reader(g, &g.nodes[at])?;
+    (!is_unary(reader, Unary::Silu)).then(|| into_epilogue(g, at, |g, v| is_weight_row(&g.values[v])))?
 }
 
 /// The node that makes a value nobody else reads.
@@ -257,7 +258,7 @@ fn is_unary(node: &Node, f: Unary) -> bool {
 
 fn conv_group(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
-    let Op::DeltaNet(delta @ DeltaNet { front: None, .. }) = &node.op else { return None };
+    let Op::DeltaNet(delta @ DeltaNet { front: Front::Apart, .. }) = &node.op else { return None };
     let mut remove = vec![at];
     let mut eps = None;
     let mut joint = None;
@@ -295,16 +296,22 @@ fn conv_group(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let (last, rest) = node.ins[3..].split_last()?;
     let ins = conv.ins[..2].iter().chain(rest).chain([&conv.ins[2], last]).copied().collect();
     let outs = vec![node.outs[0], conv.outs[1], node.outs[1]];
-    make(remove, DeltaNet { front: Some(Front { taps: op.taps, eps }), ..delta.clone() }, ins, outs)
+    make(remove, DeltaNet { front: Front::Conv { taps: op.taps, eps }, ..delta.clone() }, ins, outs)
 }
 
 fn gated_norm(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::DeltaNet(delta @ DeltaNet { norm: None, .. }) = &node.op else { return None };
     let i = g.only_consumer(node.outs[0])?;
-    let Op::RmsNorm(norm @ RmsNorm { weight: true, residual: false, .. }) = &g.nodes[i].op else { return None };
+    let Op::RmsNorm(norm @ RmsNorm { weight: true, with: With::Nothing, part: None, .. }) = &g.nodes[i].op else {
+        return None;
+    };
     let (m, mul) = only_reader(g, &g.nodes[i])?;
-    let gate = other_operand(mul, g.nodes[i].outs[0])?;
+    let (s, silu) = sole_producer(g, other_operand(mul, g.nodes[i].outs[0])?)?;
+    if !is_unary(silu, Unary::Silu) {
+        return None;
+    }
+    let gate = silu.ins[0];
     let fits = norm.group(delta.v_width()) == delta.v_dim && g.values[gate].sig == g.values[node.outs[0]].sig;
     if !matches!(&mul.op, Op::Elementwise(e) if e.is_mul()) || !fits {
         return None;
@@ -313,12 +320,12 @@ fn gated_norm(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let ins =
         node.ins[..states].iter().chain([&g.nodes[i].ins[1], &gate]).chain(&node.ins[states..]).copied().collect();
     let outs = mul.outs.iter().chain(&node.outs[1..]).copied().collect();
-    make(vec![at, i, m], DeltaNet { norm: Some(norm.eps), ..delta.clone() }, ins, outs)
+    make(vec![at, i, m, s], DeltaNet { norm: Some(norm.eps), ..delta.clone() }, ins, outs)
 }
 
 fn attention_gate(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
-    let Op::Attention(attention @ Attention { gate: false, .. }) = &node.op else { return None };
+    let Op::Attention(attention @ Attention { gate: Gate::None, .. }) = &node.op else { return None };
     let half = |start| Op::Columns(Columns { group: 2 * attention.dim, start, len: attention.dim });
     let (q, queries) = sole_producer(g, node.ins[0])?;
     let m = g.only_consumer(node.outs[0])?;
@@ -331,7 +338,7 @@ fn attention_gate(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     }
     let ins = queries.ins.iter().chain(&node.ins[1..]).copied().collect();
     let outs = mul.outs.iter().chain(&node.outs[1..]).copied().collect();
-    make(vec![at, q, m, s, c], Attention { gate: true, ..attention.clone() }, ins, outs)
+    make(vec![at, q, m, s, c], Attention { gate: Gate::Joint, ..attention.clone() }, ins, outs)
 }
 
 fn gate_up(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
@@ -372,19 +379,23 @@ fn merged_projections(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
 
 fn norm_residual(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
-    let Op::RmsNorm(norm @ RmsNorm { weight: true, residual: false, .. }) = &node.op else { return None };
+    let Op::RmsNorm(norm @ RmsNorm { weight: true, with: With::Nothing, part: None, .. }) = &node.op else {
+        return None;
+    };
     let (i, add) = only_reader(g, node)?;
     let other = other_operand(add, node.outs[0])?;
     if !matches!(&add.op, Op::Elementwise(e) if e.is_add()) || is_weight_row(&g.values[other]) {
         return None;
     }
     let ins = vec![node.ins[0], node.ins[1], other];
-    make(vec![at, i], RmsNorm { residual: true, ..norm.clone() }, ins, add.outs.clone())
+    make(vec![at, i], RmsNorm { with: With::Residual, ..norm.clone() }, ins, add.outs.clone())
 }
 
 fn norm_prologue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
-    let Op::RmsNorm(norm @ RmsNorm { weight: true, residual: false, .. }) = &node.op else { return None };
+    let Op::RmsNorm(norm @ RmsNorm { weight: true, with: With::Nothing, part: None, .. }) = &node.op else {
+        return None;
+    };
     let (i, reader) = only_reader(g, node)?;
     let Op::Matmul(matmul @ Matmul { norm: None, .. }) = &reader.op else { return None };
     let reads_once = reader.ins.iter().filter(|&&v| v == node.outs[0]).count() == 1 && reader.ins[0] == node.outs[0];
@@ -398,7 +409,9 @@ fn norm_prologue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
 
 fn norm_rope(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
-    let Op::RmsNorm(norm @ RmsNorm { weight: true, residual: false, .. }) = &node.op else { return None };
+    let Op::RmsNorm(norm @ RmsNorm { weight: true, with: With::Nothing, part: None, .. }) = &node.op else {
+        return None;
+    };
     let (i, reader) = only_reader(g, node)?;
     let Op::Rope(rope @ Rope { norm: None, .. }) = &reader.op else { return None };
     if norm.group(g.values[node.ins[0]].sig.width) != rope.dim {
