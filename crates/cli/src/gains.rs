@@ -34,8 +34,7 @@ pub fn main(args: &ModelArgs, context: usize, pairs: usize, file: Option<&Path>,
     let mut model = load::model(load::file(args.file.path())?, args)?;
     let key = PlanKey::of(1, 1, Want::Sample { top: 0 });
     let plan = model.plan_with(key, &args.fuse(), false)?;
-    let rules: Vec<(&str, usize)> =
-        plan.fired.iter().filter(|(_, n)| *n > 0).map(|(rule, n)| (*rule, *n)).collect();
+    let rules: Vec<(&str, usize)> = plan.fired.iter().filter(|(_, n)| *n > 0).map(|(rule, n)| (*rule, *n)).collect();
     let path = args.file.path();
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
     let (threads, isa) = (load::threads(args), load::isa()?.name());
@@ -72,7 +71,9 @@ pub fn main(args: &ModelArgs, context: usize, pairs: usize, file: Option<&Path>,
         return out.object(&json!({ "rows": rows }));
     }
     out.line(&format!("{name}: {}, {isa} kernels, {threads} threads, {}", machine::name(), machine::date()))?;
-    out.line(&format!("{pairs} pairs of {TICKS} ticks at {context} positions; gain: all rules but it, less all rules\n"))?;
+    out.line(&format!(
+        "{pairs} pairs of {TICKS} ticks at {context} positions; gain: all rules but it, less all rules\n"
+    ))?;
     let cells: Vec<Vec<String>> = rows.iter().map(cells).collect();
     out.text(&table(&["rule", ">fired", ">gain µs", ">min", ">max", "verdict"], &cells))
 }
@@ -117,7 +118,8 @@ fn pairs_of(
 
 /// The rows of a file written earlier; none where there is no file.
 fn read(file: &Path) -> Result<Vec<Value>, Fail> {
-    let bad = |what: String| Fail::Input(format!("{}: {what}; give a file that --rules wrote, or a new one", file.display()));
+    let bad =
+        |what: String| Fail::Input(format!("{}: {what}; give a file that --rules wrote, or a new one", file.display()));
     let text = match std::fs::read_to_string(file) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(vec![]),

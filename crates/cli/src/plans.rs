@@ -83,7 +83,10 @@ impl Step {
             || is_other(args.batch, step.batch)
         {
             let what = "a listing is one recorded step";
-            return Err(Fail::Input(format!("{what} ({}): leave --phase, --prompt, --context, --batch out", step.title())));
+            return Err(Fail::Input(format!(
+                "{what} ({}): leave --phase, --prompt, --context, --batch out",
+                step.title()
+            )));
         }
         Ok(step)
     }

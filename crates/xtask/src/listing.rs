@@ -98,7 +98,8 @@ impl Listing {
         let none = self.view(&format!("{part}_none"), state, "f32[0]");
         self.node(&format!("{part}_clear"), "SCALE", &[&none], "f32[0] by=0");
         let rows = self.node(part, "GET_ROWS", &[state, "state_rows"], f32(width));
-        let extra = self.node(&format!("{part}_extra"), "GET_ROWS", &[state, "extra_rows"], format_args!("f32[{width},0]"));
+        let extra =
+            self.node(&format!("{part}_extra"), "GET_ROWS", &[state, "extra_rows"], format_args!("f32[{width},0]"));
         let at = format_args!("f32[{width},0] offset={}", 4 * width).to_string();
         let to = self.view(&format!("{part}_extra_to"), state, at);
         self.node(&format!("{part}_extra_move"), "CPY", &[&extra, &to], format_args!("f32[{width},0]"));
@@ -239,7 +240,8 @@ impl Listing {
         }
         self.line(format_args!("weight output_norm.weight f32[{WIDTH}]"));
         self.line(matrix("output", WIDTH, VOCABULARY));
-        let inputs = "tokens i32[1]|positions i32[4]|cache_rows i64[1]|state_rows i32[1]|extra_rows i32[0]|logit_rows i32[1]";
+        let inputs =
+            "tokens i32[1]|positions i32[4]|cache_rows i64[1]|state_rows i32[1]|extra_rows i32[0]|logit_rows i32[1]";
         inputs.split('|').for_each(|input| self.line(format_args!("input {input}")));
         self.line(format_args!("input mask f32[{CONTEXT}]"));
     }

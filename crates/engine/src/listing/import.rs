@@ -78,7 +78,11 @@ fn caches(items: &[Item]) -> Result<HashMap<usize, Cache>, Fault> {
             let (state, dim) = (root(items, i), items[i].dims[0]);
             let width = items[state].dims[0];
             if items[state].kind != Kind::State || dim == 0 || !width.is_multiple_of(dim) {
-                let what = format!("{} {} is no view of a cache: keys and values are read from a `state`", items[i].name, items[i].shape());
+                let what = format!(
+                    "{} {} is no view of a cache: keys and values are read from a `state`",
+                    items[i].name,
+                    items[i].shape()
+                );
                 return Err((item.line, what));
             }
             caches.insert(state, Cache { heads: (width / dim) as usize, dim: dim as usize });
@@ -150,7 +154,9 @@ impl Importer<'_> {
         let (id, start) = match &self.held[root] {
             Held::One(id) => (*id, start),
             Held::State(state) => (self.versions[*state], start),
-            Held::Batch => return Err(format!("`{of}` is of the batch: no op but a gather, a rotation or attention reads it")),
+            Held::Batch => {
+                return Err(format!("`{of}` is of the batch: no op but a gather, a rotation or attention reads it"));
+            }
             Held::Pieces(pieces) => {
                 let piece = pieces.iter().rev().find(|(from, _)| *from <= start);
                 piece.map(|(from, id)| (*id, start - from)).ok_or_else(|| format!("`{name}` is no part of `{of}`"))?
@@ -209,7 +215,11 @@ impl Importer<'_> {
                     let none = self.graph.source(&self.items[item.ins[0]].name, none, Source::Batch);
                     (Elementwise::scale(number("by")?).into(), vec![none])
                 }
-                Some(_) => return Err("a state is scaled in place: such a step cannot be read; record one where none begins".into()),
+                Some(_) => {
+                    return Err(
+                        "a state is scaled in place: such a step cannot be read; record one where none begins".into()
+                    );
+                }
                 None => (Elementwise::scale(number("by")?).into(), vec![self.whole(item, 0)?]),
             },
             "UNARY" => {
@@ -281,10 +291,15 @@ impl Importer<'_> {
         let made = self.push(item, op, &ins)?;
         let sig = &self.graph.values[made[0]].sig;
         let (have, want) = (sig.rows.eval(self.bind).saturating_mul(sig.width as u64), item.numbers());
-        let is_row = rows == 0 || sig.width.is_multiple_of(dim.max(1)) || dim == 0 || dim.is_multiple_of(sig.width.max(1));
+        let is_row =
+            rows == 0 || sig.width.is_multiple_of(dim.max(1)) || dim == 0 || dim.is_multiple_of(sig.width.max(1));
         if have != want || !is_row {
             let rows = sig.rows.eval(self.bind);
-            return Err(format!("shapes disagree: its inputs make {rows} rows of {}, the line says {}", sig.width, item.shape()));
+            return Err(format!(
+                "shapes disagree: its inputs make {rows} rows of {}, the line says {}",
+                sig.width,
+                item.shape()
+            ));
         }
         Ok(Held::One(made[0]))
     }
@@ -298,10 +313,13 @@ impl Importer<'_> {
         let neox = match item.param("mode") {
             Some("neox") => true,
             Some("normal") => false,
-            other => return Err(format!("mode={}: it is `neox` or `normal`", crate::files::shown(other.unwrap_or("")))),
+            other => {
+                return Err(format!("mode={}: it is `neox` or `normal`", crate::files::shown(other.unwrap_or(""))));
+            }
         };
         let (dim, rows) = (item.dims[0] as usize, item.dims[1..].iter().product::<u64>());
-        let rotated = item.param("dims").and_then(|d| d.parse::<usize>().ok()).filter(|d| *d > 0 && *d <= dim && d % 2 == 0);
+        let rotated =
+            item.param("dims").and_then(|d| d.parse::<usize>().ok()).filter(|d| *d > 0 && *d <= dim && d % 2 == 0);
         let Some(rotated) = rotated else { return Err(format!("dims is an even number up to {dim}")) };
         if base <= 0.0 || scale.is_some_and(|s| s <= 0.0) || rows % self.bind.t != 0 {
             return Err(format!("a base or scale that is not positive, or {rows} heads of {} tokens", self.bind.t));
@@ -368,7 +386,10 @@ impl Importer<'_> {
         };
         let (o, state) = (numbers(made[0]), numbers(made[1]));
         if o.saturating_add(state) != item.numbers() {
-            return Err(format!("shapes disagree: its inputs make {o} numbers and {state} of states, the line says {}", item.shape()));
+            return Err(format!(
+                "shapes disagree: its inputs make {o} numbers and {state} of states, the line says {}",
+                item.shape()
+            ));
         }
         Ok(Held::Pieces(vec![(0, made[0]), (4 * o, made[1])]))
     }
@@ -384,7 +405,8 @@ impl Importer<'_> {
         let heads = self.graph.values[q].sig.width / dim.max(1);
         let number = |key: &str| {
             let text = item.param(key);
-            text.map(|t| t.parse::<f32>().map_err(|_| format!("{key}={} is no number", crate::files::shown(t)))).transpose()
+            text.map(|t| t.parse::<f32>().map_err(|_| format!("{key}={} is no number", crate::files::shown(t))))
+                .transpose()
         };
         let (window, softcap) = (number("window")?.map(|w| w as u32), number("softcap")?);
         let mask = (item.ins.len() > 3).then(|| self.whole(item, 3)).transpose()?;
@@ -421,8 +443,7 @@ fn unary(item: &Item, names: &[&str]) -> Result<Unary, String> {
 /// none where it shows something else.
 fn columns(view: &Item, start: u64, rows: u64, width: u64) -> Option<Columns> {
     let Kind::View { strides, .. } = &view.kind else { return None };
-    let mut next = 4;
-    let plain: Vec<u64> = view.dims.iter().map(|n| std::mem::replace(&mut next, next * n)).collect();
+    let plain: Vec<u64> = (0..view.dims.len()).map(|i| 4 * view.dims[..i].iter().product::<u64>()).collect();
     let strides = strides.as_ref().unwrap_or(&plain);
     // Numbers that lie together, then the distance to the next run of them.
     let (mut run, mut group, mut all) = (1, None, 1);

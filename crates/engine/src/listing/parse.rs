@@ -179,8 +179,7 @@ struct Parser {
 
 /// Lines of the head that must be there, each once.
 const HEAD: [&str; 5] = ["engine", "model", "date", "phase", "batch"];
-const LINES: [&str; 10] =
-    ["listing", "engine", "model", "date", "phase", "batch", "weight", "state", "input", "view"];
+const LINES: [&str; 10] = ["listing", "engine", "model", "date", "phase", "batch", "weight", "state", "input", "view"];
 
 impl Parser {
     fn line(&mut self, line: usize, first: &str, rest: &[&str]) -> Result<(), String> {
@@ -288,7 +287,8 @@ impl Parser {
         let end = match strides {
             None => size(view.numbers()),
             Some(strides) => {
-                let last = view.dims.iter().zip(strides).try_fold(0u64, |a, (n, s)| a.checked_add((n - 1).checked_mul(*s)?));
+                let last =
+                    view.dims.iter().zip(strides).try_fold(0u64, |a, (n, s)| a.checked_add((n - 1).checked_mul(*s)?));
                 last.and_then(|last| last.checked_add(size(1)))
                     .ok_or_else(|| format!("strides that reach beyond {}", of.name))?
             }
@@ -358,7 +358,8 @@ impl Parser {
             return Err(format!("the listing ends without a line `{key}`"));
         }
         let h = &self.head;
-        if h.tokens % h.sequences != 0 || (h.is_decode && h.tokens != h.sequences) || h.context < h.tokens / h.sequences {
+        if h.tokens % h.sequences != 0 || (h.is_decode && h.tokens != h.sequences) || h.context < h.tokens / h.sequences
+        {
             let Head { tokens, sequences, context, .. } = h;
             return Err(format!(
                 "{tokens} tokens in {sequences} sequences of {context} positions are no {} step",
