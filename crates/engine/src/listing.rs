@@ -66,8 +66,8 @@ pub struct Listing {
     pub head: Head,
     /// Its compute nodes by ggml's names.
     pub nodes_by_op: BTreeMap<String, u64>,
-    /// Compute nodes whose result has no numbers.
-    pub nodes_empty: u64,
+    /// Those of them whose result has no numbers.
+    pub empty_by_op: BTreeMap<String, u64>,
     graph: Graph,
 }
 
@@ -99,16 +99,17 @@ impl Listing {
     pub fn read(name: &str, bytes: &[u8]) -> Result<Listing, ListingError> {
         let name = crate::files::shown(name);
         let (head, items) = parse::parse(&name, bytes)?;
-        let mut nodes_by_op = BTreeMap::new();
-        let mut nodes_empty = 0;
+        let (mut nodes_by_op, mut empty_by_op) = (BTreeMap::new(), BTreeMap::new());
         for item in &items {
             let parse::Kind::Node(op) = item.kind else { continue };
             *nodes_by_op.entry(op.to_string()).or_default() += 1;
-            nodes_empty += u64::from(item.numbers() == 0);
+            if item.numbers() == 0 {
+                *empty_by_op.entry(op.to_string()).or_default() += 1;
+            }
         }
         let graph = import::graph(&head, &items);
         let graph = graph.map_err(|(line, what)| ListingError { listing: name.clone(), line, what })?;
-        Ok(Listing { name, head, nodes_by_op, nodes_empty, graph })
+        Ok(Listing { name, head, nodes_by_op, empty_by_op, graph })
     }
 
     /// The sizes of its step.
@@ -137,7 +138,7 @@ impl Listing {
         let layouts = plan::choose_layouts(&graph, o.target, o.compute);
         let mut plan = plan::lower_assuming(graph, setting, fuse, &layouts, &o.device, assume).map_err(failed)?;
         plan.nodes_by_op = self.nodes_by_op.clone();
-        plan.nodes_empty = self.nodes_empty;
+        plan.nodes_empty = self.empty_by_op.values().sum();
         Ok(plan)
     }
 }

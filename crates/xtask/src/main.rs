@@ -34,6 +34,8 @@ enum Task {
     },
     /// Write the plan snapshots under plans/ again
     Plans,
+    /// Write docs/rules.md again
+    Docs,
     /// Write the shipped node listing under listings/ again
     Listing,
     /// Run the slower checks on whole models, with the time of each part
@@ -79,7 +81,8 @@ fn run(args: Args) -> anyhow::Result<bool> {
             }
             Ok(true)
         }
-        Task::Plans => plans::run(root()),
+        Task::Plans => plans::run(root(), "plans"),
+        Task::Docs => plans::run(root(), "docs"),
         Task::Listing => listing::run(root()),
         Task::Ci { only, dir } => {
             let dir = models::dir(dir)?;
