@@ -74,9 +74,9 @@ impl OpDef for RmsNorm {
         let has_other = self.with != With::Nothing;
         want_inputs(Self::NAME, ins, 1 + self.weight as usize + has_other as usize)?;
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
-        let width = self.part.as_ref().map_or(ins[0].width, |part| part.len);
-        let x = Columns::seen(&self.part, &ins[0], self.group(width))?;
-        let dim = self.group(x.width);
+        let width = self.part.as_ref().map_or(ins[0].width, |p| ins[0].width / p.group.max(1) * p.len);
+        let dim = self.group(width);
+        let x = Columns::seen(&self.part, &ins[0], dim)?;
         if dim == 0 || !x.width.is_multiple_of(dim) {
             return fail(format!("{} is no multiple of the group size {dim}", x.width));
         }
