@@ -45,7 +45,6 @@ static std::string name(const ggml_tensor * t) {
     if (t->op == GGML_OP_NONE && t->view_src == nullptr) {
         const bool weight = t->buffer && ggml_backend_buffer_get_usage(t->buffer) == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
         const char * kind = weight ? "weight" : strncmp(t->name, "cache_", 6) == 0 ? "state" : "input";
-        // A state has one row a cell or sequence, whatever else it was made of.
         printf("%s %s %s\n", kind, s.c_str(), shape(t).c_str());
     }
     return s;

@@ -159,6 +159,31 @@ fn a_gate_holds_a_listing_and_a_device_without_kernels() {
     onetrip(&["count", "--gate", gate]).refused(2, &["`assume`", "true"]);
 }
 
+#[test]
+fn what_each_rule_gains_is_measured_and_kept() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("rules.json");
+    let file = file.to_str().expect("UTF-8");
+    let args = ["bench", "--rules", "--context", "8", "--write", file];
+    let read = || -> Value { serde_json::from_str(&std::fs::read_to_string(file).expect("a file")).expect("JSON") };
+    let out = onetrip(&[&args[..], &["--threads", "1", "--json"]].concat()).json();
+    assert_eq!(out["rows"], read()["rows"]);
+    let rows = out["rows"].as_array().expect("rows");
+    let row = rows.iter().find(|row| row["rule"] == "gate-up").expect("a rule that fires");
+    assert_eq!((&row["model"], &row["threads"], &row["pairs"]), (&"tiny".into(), &1.into(), &8.into()));
+    let us = |key: &str| row["gain_us"][key].as_f64().expect("a number");
+    assert!(us("min") <= us("median") && us("median") <= us("max") && row["tick_us"].as_f64() > Some(0.0));
+    assert!(["faster", "slower", "coin flip"].contains(&row["verdict"].as_str().unwrap_or("")), "{row}");
+    // The same again takes their place; another number of threads comes beside them.
+    for threads in ["1", "2"] {
+        assert_eq!(onetrip(&[&args[..], &["--threads", threads]].concat()).code, Some(0));
+    }
+    assert_eq!(read()["rows"].as_array().map(Vec::len), Some(2 * rows.len()));
+    std::fs::write(file, "7").expect("written");
+    onetrip(&args).refused(2, &["rules.json", "no list `rows`"]);
+    onetrip(&["bench", "--rules", "--prompt", "9"]).refused(2, &["--rules", "--prompt"]);
+}
+
 /// Those of models with weights are for `cargo xtask ci`, which has the files.
 #[test]
 fn the_committed_gates_of_shapes_and_listings_hold() {
@@ -175,5 +200,5 @@ fn the_committed_gates_of_shapes_and_listings_hold() {
         assert_eq!(done.code, Some(0), "{}: {}", path.display(), done.stderr);
         held += 1;
     }
-    assert!(held >= 8, "{held} gates");
+    assert!(held >= 15, "{held} gates");
 }
