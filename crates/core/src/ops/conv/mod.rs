@@ -142,24 +142,31 @@ impl OpDef for Conv {
     }
 
     fn cpu(&self, site: &Site) -> Lowering {
-        if self.heads.is_some() {
-            return Lowering::Gap("a convolution with SiLU and norms behind it has no CPU kernel");
-        }
         let filter = Filter { taps: self.taps, channels: site.ins[0].width, dtype: site.ins[1].dtype };
         let state_arg = (site.ins.len() == 3).then_some(2);
-        let blocks = filter.channels.div_ceil(CHANNELS);
-        Lowering::one(site, "conv/channels", Expr::S * blocks, 1, self.cost(site), move |c, scratch| {
+        let first_out = site.ins.len();
+        let blocks = self.blocks(filter.channels);
+        let (heads, count) = (self.heads.clone(), blocks.len());
+        let kernel = if heads.is_some() { "conv/heads" } else { "conv/channels" };
+        Lowering::one(site, kernel, Expr::S * count, 1, self.cost(site), move |c, scratch| {
             while let Some(range) = c.items.take() {
                 for item in range {
-                    let (seq, from) = (item / blocks, item % blocks * CHANNELS);
-                    let n = CHANNELS.min(filter.channels - from);
+                    let (seq, Block { out, at, width, from, n }) = (item / count, blocks[item % count]);
                     let span = &c.batch.seqs[seq];
-                    let [taps] = scratch.split_f32([filter.taps * n]);
+                    let [taps, raw] = scratch.split_f32([filter.taps * n, n]);
                     filter.load(c.bytes(1), from, n, taps);
                     for t in 0..span.count as usize {
-                        let at = (span.start as usize + t) * filter.channels + from;
-                        let out = c.write(2 + state_arg.is_some() as usize, at..at + n);
-                        filter.row(c, (0, state_arg), seq, t, from, taps, out);
+                        let at = (span.start as usize + t) * width + at;
+                        let y = c.write(first_out + out, at..at + n);
+                        // Queries and keys are normed besides.
+                        let made = if heads.is_some() && out < 2 { &mut *raw } else { &mut *y };
+                        filter.row(c, (0, state_arg), seq, t, from, taps, made);
+                        if let Some(heads) = &heads {
+                            (c.simd.silu)(made);
+                            if out < 2 {
+                                L2Norm { eps: heads.eps, dim: heads.dim, part: None }.group(c, raw, y);
+                            }
+                        }
                     }
                     if let Some(state) = state_arg {
                         filter.keep(c, (0, state), seq, from, n);
@@ -196,12 +203,44 @@ impl OpDef for Conv {
             let window = vec![Sig::slot(Window { rows: 3 }.all_rows(), 300), Sig::weight(300, 4, DType::F32)];
             let case = Case::new(format!("of a window, {class}"), op(4), window, (t, s, l));
             cases.push(case.costs((t + 3 * s) * 1200 + 300 * 16, t * 1200, t * 300 * 8));
+            // Two heads of queries and of keys, and values that are no whole number of blocks: 64 + 64 + 300.
+            let heads = Heads { keys: 64, values: 300, dim: 32, eps: 1e-6 };
+            let case =
+                Case::new(format!("heads, {class}"), Conv { taps: 4, heads: Some(heads) }, ins(428, 4), (t, s, l));
+            let state = s * 3 * 1712;
+            let flops = t * (428 * (8 + 8) + 3 * 128);
+            cases.push(case.costs(t * 1712 + 428 * 16 + state, t * 1712 + state, flops));
         }
         cases
     }
 }
 
+/// Channels of a work item: `n` from `from` on, which go to place `at` of the rows (of `width`) of an output.
+#[derive(Clone, Copy)]
+struct Block {
+    out: usize,
+    at: usize,
+    width: usize,
+    from: usize,
+    n: usize,
+}
+
 impl Conv {
+    /// The work items of a sequence: a head where heads are normed, some channels elsewhere.
+    fn blocks(&self, channels: usize) -> Vec<Block> {
+        let outputs = match &self.heads {
+            None => vec![(channels, CHANNELS)],
+            Some(h) => vec![(h.keys, h.dim), (h.keys, h.dim), (h.values, CHANNELS)],
+        };
+        let (mut blocks, mut first) = (vec![], 0);
+        for (out, (width, size)) in outputs.into_iter().enumerate() {
+            let of = |at| Block { out, at, width, from: first + at, n: size.min(width - at) };
+            blocks.extend((0..width).step_by(size).map(of));
+            first += width;
+        }
+        blocks
+    }
+
     /// The filter and the state fit x.
     pub(crate) fn check(&self, x: &Sig, w: &Sig, state: Option<&Sig>) -> Result<(), ShapeError> {
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });

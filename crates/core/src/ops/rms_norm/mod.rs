@@ -149,26 +149,40 @@ impl OpDef for RmsNorm {
         let dim = self.group(width);
         let kernel = match (self.weight, self.with) {
             (_, With::Residual) => "rms_norm/residual",
-            (_, With::Gate) => return Lowering::Gap("a norm with a gate has no CPU kernel"),
-            (_, With::Sum) => return Lowering::Gap("a norm of a sum has no CPU kernel"),
+            (_, With::Gate) => "rms_norm/gate",
+            (_, With::Sum) => "rms_norm/sum",
             (true, With::Nothing) => "rms_norm/weight",
             (false, With::Nothing) => "rms_norm/plain",
         };
-        Lowering::one(site, kernel, site.outs[0].rows.clone(), 1, self.cost(site), move |c, _| {
+        Lowering::one(site, kernel, site.outs[0].rows.clone(), 1, self.cost(site), move |c, scratch| {
             let x = c.f32s(0);
             let weight = op.weight.then(|| c.f32s(1));
-            let residual = (op.with == With::Residual).then(|| c.f32s(1 + op.weight as usize));
+            let other = if op.with == With::Nothing { &[] } else { c.f32s(1 + op.weight as usize) };
             let out_arg = c.args.len() - 1;
             while let Some(range) = c.items.take() {
                 for r in range {
                     let at = r * width..(r + 1) * width;
                     let out = c.write(out_arg, at.clone());
-                    for (g, out) in out.chunks_exact_mut(dim).enumerate() {
-                        let from = r * stride + Columns::place(&op.part, g * dim);
-                        (c.simd.rms_norm)(&x[from..from + dim], weight, op.eps, out);
+                    let (mut row, part) = (&x[r * stride..(r + 1) * stride], &op.part);
+                    if op.with == With::Sum {
+                        let sum = c.write(out_arg - 1, at.clone());
+                        let pairs = row.iter().zip(&other[at.clone()]);
+                        sum.iter_mut().zip(pairs).for_each(|(s, (a, b))| *s = a + b);
+                        row = sum;
                     }
-                    if let Some(residual) = residual {
-                        out.iter_mut().zip(&residual[at]).for_each(|(o, r)| *o += *r);
+                    for (g, out) in out.chunks_exact_mut(dim).enumerate() {
+                        let from = Columns::place(part, g * dim);
+                        (c.simd.rms_norm)(&row[from..from + dim], weight, op.eps, out);
+                    }
+                    match op.with {
+                        With::Nothing | With::Sum => {}
+                        With::Residual => out.iter_mut().zip(&other[at]).for_each(|(o, r)| *o += *r),
+                        With::Gate => {
+                            let [gate] = scratch.split_f32([width]);
+                            gate.copy_from_slice(&other[at]);
+                            (c.simd.silu)(gate);
+                            out.iter_mut().zip(gate).for_each(|(o, g)| *o *= *g);
+                        }
                     }
                 }
             }
@@ -190,6 +204,7 @@ impl OpDef for RmsNorm {
             let with = if residual { With::Residual } else { With::Nothing };
             RmsNorm { weight, with, ..RmsNorm::plain(1e-5, dim) }
         };
+        let with = |dim, with| RmsNorm { with, ..op(dim, true, false) };
         let queries = RmsNorm { part: Some(Columns { group: 128, start: 0, len: 64 }), ..op(64, true, false) };
         let b = (5, 1, 5);
         vec![
@@ -199,6 +214,25 @@ impl OpDef for RmsNorm {
             Case::new("per head", op(64, true, false), vec![x(576), w(64)], b),
             // 4 of every 8 heads of 64.
             Case::new("columns", queries, vec![x(512), w(64)], b).costs(5 * 1024 + 256, 5 * 1024, 4 * 5 * 256),
+            // A gate for 4 heads of 64 with one weight: a SiLU and a product besides.
+            Case::new("gate", with(64, With::Gate), vec![x(256), w(64), x(256)], b).costs(
+                10 * 1024 + 256,
+                5 * 1024,
+                13 * 5 * 256,
+            ),
+            // Both values are read, their sum and its norm written.
+            Case::new("sum", with(WHOLE_ROW, With::Sum), vec![x(640), w(640), x(640)], b).costs(
+                11 * 2560,
+                10 * 2560,
+                5 * 5 * 640,
+            ),
+            Case::new(
+                "sum, odd width, no weight",
+                RmsNorm { with: With::Sum, ..op(33, false, false) },
+                vec![x(33), x(33)],
+                b,
+            ),
+            Case::new("gate alone", RmsNorm { with: With::Gate, ..op(40, false, false) }, vec![x(40), x(40)], b),
             Case::new("weight and residual", op(640, true, true), vec![x(640), w(640), x(640)], b),
             Case::new("residual alone", op(40, false, true), vec![x(40), x(40)], b),
         ]
