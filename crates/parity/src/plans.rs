@@ -113,7 +113,7 @@ pub(crate) fn published() -> Vec<Published> {
             path: Some("smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf"),
             shape: llama,
             format: |t| if part(t) == "token_embd" { DType::Q8_0 } else { DType::Q4_1 },
-            a_layer: 6,
+            a_layer: 5,
         },
         Published {
             name: "qwen2.5-0.5b-q4_k_m",
