@@ -109,7 +109,7 @@ impl Importer<'_> {
         match (&item.kind, item.dtype) {
             (Kind::Input, Type::Whole) => Ok(Held::Batch),
             (Kind::Input, Type::Real(dtype)) => {
-                if item.numbers() % self.bind.t != 0 {
+                if !item.numbers().is_multiple_of(self.bind.t) {
                     return Err(format!("{} has not as many numbers for each of {} tokens", item.shape(), self.bind.t));
                 }
                 let sig = Sig { dtype, ..Sig::slot(Expr::T, (item.numbers() / self.bind.t) as usize) };

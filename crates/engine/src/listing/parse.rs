@@ -358,7 +358,9 @@ impl Parser {
             return Err(format!("the listing ends without a line `{key}`"));
         }
         let h = &self.head;
-        if h.tokens % h.sequences != 0 || (h.is_decode && h.tokens != h.sequences) || h.context < h.tokens / h.sequences
+        if !h.tokens.is_multiple_of(h.sequences)
+            || (h.is_decode && h.tokens != h.sequences)
+            || h.context < h.tokens / h.sequences
         {
             let Head { tokens, sequences, context, .. } = h;
             return Err(format!(
