@@ -10,6 +10,7 @@ mod count;
 mod devices;
 mod explain;
 mod fail;
+mod gains;
 mod inspect;
 mod interrupt;
 mod ladder;

@@ -14,6 +14,8 @@ pub enum Source {
     Weight(usize),
     /// A state of the engine, by its index, as it is before the step.
     State(usize),
+    /// Given with the batch, in a listing of another engine: a mask, or rows of which there are none.
+    Batch,
     /// An output of a node.
     Node,
 }

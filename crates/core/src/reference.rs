@@ -267,6 +267,11 @@ pub fn eval_graph(
         .map(|v| match v.source {
             Source::Weight(w) => Some(RefValue::Tensor(weights[w].clone())),
             Source::State(s) => Some(RefValue::State(s)),
+            // What a mask says is known from the batch: its numbers are not read.
+            Source::Batch => {
+                let rows = v.sig.rows.eval(batch.bind()) as usize;
+                Some(RefValue::Tensor(RefTensor { width: v.sig.width, data: vec![0.0; rows * v.sig.width] }))
+            }
             Source::Node => None,
         })
         .collect();

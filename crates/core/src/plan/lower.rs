@@ -172,7 +172,10 @@ impl Planner<'_> {
 
     fn finish(self) -> Plan {
         let in_slot = |o: &Operand| match *o {
-            Operand::Value(v) => self.graph.values[v].source == Source::Node && !self.graph.values[v].sig.is_state(),
+            Operand::Value(v) => {
+                let value = &self.graph.values[v];
+                matches!(value.source, Source::Node | Source::Batch) && !value.sig.is_state()
+            }
             Operand::Scratch(_) => true,
             Operand::Batch | Operand::Feed => false,
         };
