@@ -119,6 +119,14 @@ impl Graph {
         Ok(())
     }
 
+    /// The node makes and moves no element in any batch: its values, besides weights and states, have no rows.
+    pub fn moves_nothing(&self, node: &Node) -> bool {
+        let mut sigs = node.ins.iter().chain(&node.outs).map(|&v| &self.values[v].sig);
+        let has_no_rows = |s: &Sig| s.rows.constant() == Some(0);
+        sigs.clone().any(|s| !s.is_state() && has_no_rows(s))
+            && sigs.all(|s| s.is_weight() || s.is_state() || has_no_rows(s))
+    }
+
     /// Index of the state that a value is a version of.
     pub fn state_of(&self, value: ValueId) -> Option<usize> {
         let mut value = value;

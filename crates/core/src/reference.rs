@@ -152,6 +152,16 @@ pub enum Part {
     Out(usize, usize),
 }
 
+impl Part {
+    /// Another output of the same part.
+    pub fn sibling(self, output: usize) -> Part {
+        match self {
+            Part::In(_) => self,
+            Part::Out(part, _) => Part::Out(part, output),
+        }
+    }
+}
+
 impl Parts {
     /// Appends an op; gives its first output.
     pub fn op(&mut self, op: impl Into<Op>, ins: &[Part]) -> Part {

@@ -233,7 +233,7 @@ fn rows() -> Probes {
     let mut all = vec![];
     let item = Unit::Item { items: 1 };
     for width in [256, 1024, 4096, 16384] {
-        let norm = RmsNorm { eps: 1e-5, dim: WHOLE_ROW, weight: true, residual: false };
+        let norm = RmsNorm::weighted(1e-5, WHOLE_ROW);
         let chain = repeated(1, width, 24, |c, x| {
             let w = c.weight(1, width, DType::F32);
             c.push(norm.clone(), &[x, w])
@@ -253,7 +253,7 @@ fn rows() -> Probes {
         all.push(probe("gather_rows", width as f64, item, "gather_rows", gather));
         let chain = repeated(1, width, 24, |c, x| {
             let table = c.graph.rope_table(RopeSpec { inv_freq: vec![0.01; 32], factor: 1.0 });
-            let rope = Rope { heads: width / 64, dim: 64, pairs: 32, neox: true, table, norm: None };
+            let rope = Rope { heads: width / 64, dim: 64, pairs: 32, neox: true, table, norm: None, part: None };
             c.push(rope, &[x])
         })?;
         all.push(probe("rope", width as f64, item, "rope", chain));
@@ -298,22 +298,16 @@ fn attentions() -> Probes {
         let attend = |chain: &mut Chain, fused: bool, layers: usize| {
             let spec = RopeSpec { inv_freq: vec![0.01; pairs], factor: 1.0 };
             let table = chain.graph.rope_table(spec);
-            let rope = |heads| Rope { heads, dim, pairs, neox: true, table, norm: None };
+            let rope = |heads| Rope { heads, dim, pairs, neox: true, table, norm: None, part: None };
             let q = chain.input(HEADS * dim)?;
             let (k, v) = (chain.input(kv * dim)?, chain.input(kv * dim)?);
             for _ in 0..layers {
                 let cache = Cache { heads: kv, dim };
                 let (ks, vs) = (chain.state(cache), chain.state(cache));
                 let op = Attention {
-                    heads: HEADS,
-                    kv_heads: kv,
-                    dim,
-                    scale: 0.1,
-                    window: None,
-                    softcap: None,
-                    gate: false,
                     q_rope: fused.then(|| rope(HEADS)),
                     write: fused.then(|| CacheWrite { pair: true, rope: Some(rope(kv)) }),
+                    ..Attention::plain(HEADS, kv, dim, 0.1)
                 };
                 let ins: Vec<ValueId> = if fused { vec![q, k, v, ks, vs] } else { vec![q, ks, vs] };
                 chain.push(op, &ins)?;
