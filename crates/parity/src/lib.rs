@@ -6,7 +6,9 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+pub mod assumed;
 pub mod counts;
+pub mod docs;
 pub mod gpu;
 pub mod harness;
 pub mod invariants;
@@ -29,6 +31,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(rules::tests());
     tests.extend(pages::tests());
     tests.extend(plans::tests());
+    tests.extend(docs::tests());
     tests.extend(counts::tests());
     tests.extend(predictions::tests());
     tests.extend(invariants::tests());
