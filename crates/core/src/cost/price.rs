@@ -26,6 +26,9 @@ pub const STREAM_K: usize = 1024;
 /// Columns of those with long rows: between the two, over the logarithm, and constant beyond.
 pub const LONG_K: usize = 4096;
 
+/// Operations of an element of a gated product, the epilogue of the chains' pairs.
+const GLU_FLOPS: f64 = 9.0;
+
 /// Work items of the workers' longest share: items are taken in ranges as `cpu_mem::Items` hands them out.
 pub fn rounds(items: u64, grain: usize, workers: usize) -> u64 {
     let workers = workers.max(1) as u64;
@@ -162,28 +165,28 @@ impl<'p> Pricer<'p> {
         // More products than outputs: two are read in turn and joined in the epilogue.
         let is_pair = outputs < matrices.len();
         let long = ((k as f64 / STREAM_K as f64).ln() / (LONG_K as f64 / STREAM_K as f64).ln()).clamp(0.0, 1.0);
-        let (mut stream, mut arithmetic, mut items_in_curve) = (0.0, 0.0, 0.0);
+        let one = |x: f64| self.time("epilogue", x).unwrap_or(0.0);
+        let (mut stream, mut arithmetic, mut in_curve) = (0.0, 0.0, 0.0);
         for s in &matrices {
             let format = s.dtype.name();
             let at = |how: &str| self.time(&format!("stream.{format}.{how}"), all);
-            let (hot, mut from_memory) = (at("hot")?, at("cold")?);
-            let slower = at("long").map_or(1.0, |t| t / from_memory.max(f64::MIN_POSITIVE));
-            if is_pair {
-                from_memory = at("pair").unwrap_or(from_memory);
-            }
-            from_memory *= 1.0 + long * (slower - 1.0);
+            let (hot, short) = (at("hot")?, at("cold")?);
+            let slower = at("long").map_or(1.0, |t| t / short.max(f64::MIN_POSITIVE));
+            let alone = short * (1.0 + long * (slower - 1.0));
+            // Two weights are read at the rate of one wherever their rows' length costs more than the turns.
+            let pair = at("pair").filter(|t| is_pair && cold > 0.5 && *t > alone);
+            let from_memory = pair.unwrap_or(alone);
             // A dispatch of several formats: each has its part of the time that all bytes would take in it.
             stream += bytes(s) / all * (hot + cold * (from_memory - hot).max(0.0));
-            // Longer rows are priced by a curve of longer rows, which holds fewer items.
-            let of_curve = STREAM_K as f64 * (LONG_K as f64 / STREAM_K as f64).powf(cold * long);
-            let per_row = bytes(s) / rows(s).max(1.0) * of_curve / k.max(1) as f64;
-            items_in_curve += bytes(s) / per_row / TILE_ROWS as f64;
+            // What the curve holds of epilogues: longer rows are priced by a curve of longer rows, with fewer items.
+            let of_curve = if pair.is_some() { 1.0 } else { (LONG_K as f64 / STREAM_K as f64).powf(cold * long) };
+            let items = rows(s) * k as f64 / (STREAM_K as f64 * of_curve) / TILE_ROWS as f64;
+            in_curve += if pair.is_some() { items / 2.0 * one(GLU_FLOPS) } else { items * one(0.0) };
             if n > 1 {
                 arithmetic +=
                     1e6 * 2.0 * rows(s) * (k as u64 * n) as f64 / self.rate(&format!("matmul.{format}"), n as f64)?;
             }
         }
-        let (plain, in_curve) = if is_pair && cold > 0.5 { (9.0, items_in_curve / 2.0) } else { (0.0, items_in_curve) };
         let is_q8 = d.kernel.contains("tile16") || d.kernel.contains("mixed");
         let is_redone = d.kernel.ends_with(".rows");
         let prologue = match is_redone {
@@ -197,9 +200,8 @@ impl<'p> Pricer<'p> {
         let products = 2 * all_rows as u64 * k as u64 * n;
         let extra = d.cost.flops.eval(bind).saturating_sub(products).saturating_sub(norm_flops) as f64 / elements;
         let items = d.grid.eval(bind) as f64;
-        let one = |x: f64| self.time("epilogue", x).unwrap_or(0.0);
-        let epilogue = (items * n as f64 * one(extra * all_rows / (items * TILE_ROWS as f64)) - in_curve * one(plain))
-            / self.threads as f64;
+        let epilogue =
+            (items * n as f64 * one(extra * all_rows / (items * TILE_ROWS as f64)) - in_curve) / self.threads as f64;
         let floor = 0.25 * stream.max(0.0);
         Some(prologue + (stream + if n > 1 { 0.0 } else { epilogue }).max(arithmetic).max(floor))
     }

@@ -9,7 +9,9 @@
 //! as fast as one (34 GB/s, `simd_bench … streams`), so the pauses for the epilogue must break the stream: 16 tiles of the
 //! one, 16 of the other and one epilogue for all were expected to bring it to that of a single weight and 205 epilogues,
 //! 140 µs. 2: that: 140 to 148 µs (Q4_K 225 → 144, Q6_K 283 → 141; an item's epilogue 0.125 → 0.052 µs); 4 tiles: 170.
-//! One weight: 4 tiles a run, rows of 4096 187 → 154 µs, rows of 1024 125 → 127 (16 tiles: 132).
+//! 3: one weight too: rows of 4096, 4 tiles a run, 187 → 154 µs (16 tiles: 153). Rows of 1024 lose, for a reason not found:
+//! 0.27 MB 9.4 → 10.7 µs, 4.2 MB 125 → 127 (16 tiles: 132); in Qwen2.5-0.5B the output projection took 502 → 601 µs a
+//! tick. So they stay at one.
 //! What brought nothing: asking for the next run's first 1 to 4 KB before the epilogue. In the kernel, for one token: asking
 //! for planes 1 to 4 KB ahead, also without keeping them or into the second-level cache only (−5 to −25 %), or for
 //! activations (their 5 KB for 4096 columns do not survive a tile's 37 KB in the first-level cache, and are 13 % more
@@ -30,8 +32,10 @@ const ROWS: usize = 16;
 const TOKENS: usize = 64;
 /// Most tiles of an output between two epilogues, each product's one behind the other.
 const RUN: usize = 16;
-/// The same for an output of one product.
+/// The same for an output of one product with rows longer than [`LONG`]; with shorter ones a run is a tile.
 const RUN_ALONE: usize = 4;
+/// Columns of a row from which on runs help a single weight.
+const LONG: usize = 2048;
 
 /// How one product is computed.
 #[derive(Clone)]
@@ -263,7 +267,12 @@ impl Kernel {
         while !range.is_empty() {
             let o = self.outputs.iter().rposition(|(_, _, before)| *before <= range.start).unwrap_or(0);
             let (used, width, before) = &self.outputs[o];
-            let most = (TOKENS / n.max(1)).clamp(1, if used.len() > 1 { RUN } else { RUN_ALONE });
+            let run = match used.len() {
+                1 if self.k <= LONG => 1,
+                1 => RUN_ALONE,
+                _ => RUN,
+            };
+            let most = (TOKENS / n.max(1)).clamp(1, run);
             let left = range.end.min(before + width.div_ceil(ROWS)) - range.start;
             let tiles = left.div_ceil(left.div_ceil(most));
             self.run(c, o, range.start - before..range.start - before + tiles, n, work);
