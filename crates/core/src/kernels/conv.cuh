@@ -1,4 +1,4 @@
-// Causal convolution of one channel: the state [slot][TAPS - 1][CHANNELS] holds the rows before this step, oldest first.
+// Causal convolution of one channel: the state [slot][taps - 1][channels] holds the rows before this step, oldest first.
 
 // A sequence of the batch, as the convolution sees it.
 struct Span {
@@ -9,34 +9,34 @@ struct Span {
 };
 
 // The input of a channel `row` rows after the oldest one in the state.
-template <int TAPS, int CHANNELS>
+template <int N, int C>
 DEVICE float conv_input(const Span& s, const float* x, const float* state, u32 row, u32 channel) {
-    if (row >= TAPS - 1) return x[(size_t)(s.start + row - (TAPS - 1)) * CHANNELS + channel];
-    return s.begins ? 0.0f : state[((size_t)s.slot * (TAPS - 1) + row) * CHANNELS + channel];
+    if (row >= N - 1) return x[(size_t)(s.start + row - (N - 1)) * C + channel];
+    return s.begins ? 0.0f : state[((size_t)s.slot * (N - 1) + row) * C + channel];
 }
 
 // The filter of a channel as stored: f32 or f16.
-template <int TAPS, bool HALF> DEVICE void conv_filter(const u8* filter, u32 channel, float (&w)[TAPS]) {
+template <int N, bool IS_HALF> DEVICE void conv_filter(const u8* filter, u32 channel, float (&w)[N]) {
 #pragma unroll
-    for (int i = 0; i < TAPS; i++) {
-        w[i] = HALF ? from_f16(((const u16*)filter)[channel * TAPS + i]) : ((const float*)filter)[channel * TAPS + i];
+    for (int i = 0; i < N; i++) {
+        w[i] = IS_HALF ? from_f16(((const u16*)filter)[channel * N + i]) : ((const float*)filter)[channel * N + i];
     }
 }
 
 // Row t of this step's rows of a sequence, convolved.
-template <int TAPS, int CHANNELS>
-DEVICE float conv_row(const Span& s, const float* x, const float* state, u32 t, u32 channel, const float (&w)[TAPS]) {
+template <int N, int C>
+DEVICE float conv_row(const Span& s, const float* x, const float* state, u32 t, u32 channel, const float (&w)[N]) {
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < TAPS; i++) sum = fmaf(w[i], conv_input<TAPS, CHANNELS>(s, x, state, t + i, channel), sum);
+    for (int i = 0; i < N; i++) sum = fmaf(w[i], conv_input<N, C>(s, x, state, t + i, channel), sum);
     return sum;
 }
 
 // Keeps the last rows of a channel for the next step; nobody may still want the old ones.
-template <int TAPS, int CHANNELS> DEVICE void conv_keep(const Span& s, const float* x, float* state, u32 channel) {
-    float kept[TAPS - 1];
+template <int N, int C> DEVICE void conv_keep(const Span& s, const float* x, float* state, u32 channel) {
+    float kept[N - 1];
 #pragma unroll
-    for (int i = 0; i < TAPS - 1; i++) kept[i] = conv_input<TAPS, CHANNELS>(s, x, state, s.count + i, channel);
+    for (int i = 0; i < N - 1; i++) kept[i] = conv_input<N, C>(s, x, state, s.count + i, channel);
 #pragma unroll
-    for (int i = 0; i < TAPS - 1; i++) state[((size_t)s.slot * (TAPS - 1) + i) * CHANNELS + channel] = kept[i];
+    for (int i = 0; i < N - 1; i++) state[((size_t)s.slot * (N - 1) + i) * C + channel] = kept[i];
 }

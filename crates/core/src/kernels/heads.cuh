@@ -1,21 +1,21 @@
-// Heads: norm and rotation of one, by a warp; and vectors of a paged cache [page][head][position][DIM].
+// Heads: norm and rotation of one, by a warp; and vectors of a paged cache [page][head][position][D].
 
-// The norm's factor of DIM numbers that lie in x, by a whole warp.
-template <int DIM> DEVICE float head_factor(const float* x, float eps) {
+// The norm's factor of D numbers that lie in x, by a whole warp.
+template <int D> DEVICE float head_factor(const float* x, float eps) {
     float s = 0;
-    for (u32 i = lane_index(); i < DIM; i += 32) s += x[i] * x[i];
-    return 1.0f / sqrtf(warp_sum(s) / (float)DIM + eps);
+    for (u32 i = lane_index(); i < D; i += 32) s += x[i] * x[i];
+    return 1.0f / sqrtf(warp_sum(s) / (float)D + eps);
 }
 
 // One head of row `row`, normed (where there is a weight) and rotated, to shared memory, by a whole warp.
-template <int DIM, int PAIRS, bool NEOX>
+template <int D, int P, bool HALVES>
 DEVICE void rotate_head(const Batch& batch, u32 table, u32 row, const float* x, const float* weight, float eps, float* out) {
-    const float factor = weight ? head_factor<DIM>(x, eps) : 1.0f;
-    for (u32 i = lane_index(); i < DIM; i += 32) out[i] = weight ? x[i] * factor * weight[i] : x[i];
+    const float factor = weight ? head_factor<D>(x, eps) : 1.0f;
+    for (u32 i = lane_index(); i < D; i += 32) out[i] = weight ? x[i] * factor * weight[i] : x[i];
     __syncwarp();
-    for (u32 i = lane_index(); i < PAIRS; i += 32) {
-        const u32 a = NEOX ? i : 2 * i, b = NEOX ? i + PAIRS : 2 * i + 1;
-        const float c = batch.cosine(table, row, PAIRS, i), s = batch.sine(table, row, PAIRS, i);
+    for (u32 i = lane_index(); i < P; i += 32) {
+        const u32 a = HALVES ? i : 2 * i, b = HALVES ? i + P : 2 * i + 1;
+        const float c = batch.cosine(table, row, P, i), s = batch.sine(table, row, P, i);
         const float p = out[a], q = out[b];
         out[a] = p * c - q * s;
         out[b] = p * s + q * c;
@@ -28,8 +28,8 @@ DEVICE void rotate_head(const Batch& batch, u32 table, u32 row, const float* x, 
 #define CACHE_F16 1
 #define CACHE_Q8_0 2
 
-template <int TYPE, int DIM> struct CacheRow {
-    static const int BYTES = TYPE == CACHE_F32 ? DIM * 4 : TYPE == CACHE_F16 ? DIM * 2 : DIM / 32 * 34;
+template <int TYPE, int D> struct CacheRow {
+    static const int BYTES = TYPE == CACHE_F32 ? D * 4 : TYPE == CACHE_F16 ? D * 2 : D / 32 * 34;
 
     // Eight numbers from element e, a multiple of 8.
     DEVICE static void load8(const u8* row, u32 e, float (&v)[8]) {
@@ -54,15 +54,15 @@ template <int TYPE, int DIM> struct CacheRow {
         }
     }
 
-    // Stores DIM numbers, rounded to the cache's type, by a whole warp. Q8_0 rounds as core/src/formats/fit.rs: to the
+    // Stores D numbers, rounded to the cache's type, by a whole warp. Q8_0 rounds as core/src/formats/fit.rs: to the
     // nearest, ties away from zero.
     DEVICE static void store(const float* x, u8* row) {
         if (TYPE == CACHE_F32) {
-            for (u32 i = lane_index(); i < DIM; i += 32) ((float*)row)[i] = x[i];
+            for (u32 i = lane_index(); i < D; i += 32) ((float*)row)[i] = x[i];
         } else if (TYPE == CACHE_F16) {
-            for (u32 i = lane_index(); i < DIM; i += 32) ((u16*)row)[i] = to_f16(x[i]);
+            for (u32 i = lane_index(); i < D; i += 32) ((u16*)row)[i] = to_f16(x[i]);
         } else {
-            for (u32 b = 0; b < DIM / 32; b++) {
+            for (u32 b = 0; b < D / 32; b++) {
                 const float v = x[b * 32 + lane_index()];
                 const float d = __fdiv_rn(warp_max(fabsf(v)), 127.0f);
                 const float y = __fmul_rn(v, d == 0.0f ? 0.0f : __fdiv_rn(1.0f, d));

@@ -17,6 +17,7 @@ use crate::reference::{Part, Parts};
 use crate::tensor::Cache;
 
 mod cpu;
+mod cuda;
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
@@ -187,8 +188,8 @@ impl OpDef for Attention {
         cpu::lower(self, site)
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

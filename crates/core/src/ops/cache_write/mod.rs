@@ -10,6 +10,8 @@ use crate::ops::rope::Rope;
 use crate::reference::{Part, Parts, encode_row};
 use crate::tensor::Cache;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheWrite {
@@ -114,8 +116,8 @@ impl OpDef for CacheWrite {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

@@ -5,6 +5,8 @@
 
 use super::*;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Columns {
@@ -65,8 +67,8 @@ impl OpDef for Columns {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

@@ -7,6 +7,8 @@
 use super::*;
 use crate::formats::DType;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv {
@@ -89,8 +91,8 @@ impl OpDef for Conv {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

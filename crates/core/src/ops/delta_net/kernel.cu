@@ -27,7 +27,7 @@ DEVICE float front(const Args& A, const Span& span, u32 row, u32 channel) {
 }
 
 KERNEL {
-    __shared__ float qs[TOKENS][KD], ks[TOKENS][KD], vs[TOKENS][32], kq[TOKENS];
+    __shared__ float qs[TOKENS][KD], ks[TOKENS][KD], vs[TOKENS][32], kq[TOKENS], decays[TOKENS], betas[TOKENS];
     __shared__ bool is_last;
     const Args A = ARGS;
     allow_next();
@@ -70,6 +70,11 @@ KERNEL {
                 if (r * 32 + lane < KD) to[r * 32 + lane] = y[r] * factor;
             }
         }
+        for (u32 t = threadIdx.x; t < n; t += THREADS) {
+            const size_t at = (size_t)(span.start + first + t) * V_HEADS + h;
+            decays[t] = expf(DECAY[at]);
+            betas[t] = BETA[at];
+        }
         for (u32 at = threadIdx.x; at < n * 32; at += THREADS) {
             const u32 t = at / 32, c = column0 + at % 32;
             vs[t][at % 32] = c < VD ? front(A, span, first + t, 2 * K_WIDTH + h * VD + c) : 0.0f;
@@ -84,7 +89,7 @@ KERNEL {
         __syncthreads();
         for (u32 t = 0; t < n; t++) {
             const size_t row = span.start + first + t;
-            const float decay = expf(DECAY[row * V_HEADS + h]), beta = BETA[row * V_HEADS + h];
+            const float decay = decays[t], beta = betas[t];
             float k[RPL], sums[16];
 #pragma unroll
             for (int c = 0; c < 16; c++) sums[c] = 0;

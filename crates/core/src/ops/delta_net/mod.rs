@@ -21,6 +21,7 @@ use crate::reference::{Part, Parts};
 use crate::tensor::Role;
 
 mod cpu;
+mod cuda;
 
 /// What comes before the rule in the fused form: a causal convolution of the joint row, SiLU, and the L2 norms of
 /// query and key heads.
@@ -184,8 +185,8 @@ impl OpDef for DeltaNet {
         cpu::lower(self, site)
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

@@ -6,6 +6,7 @@ use super::*;
 use crate::reference::Part;
 
 mod cpu;
+mod cuda;
 pub use cpu::{CHUNK, eval_chunk};
 
 /// A function of one number.
@@ -248,8 +249,8 @@ impl OpDef for Elementwise {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

@@ -3,6 +3,8 @@
 use super::*;
 use crate::tensor::{Layout, tile_layout};
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embed {
@@ -69,8 +71,8 @@ impl OpDef for Embed {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

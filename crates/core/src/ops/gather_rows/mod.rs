@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatherRows;
@@ -43,8 +45,8 @@ impl OpDef for GatherRows {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

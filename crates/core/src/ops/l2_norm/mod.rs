@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct L2Norm {
@@ -69,8 +71,8 @@ impl OpDef for L2Norm {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

@@ -1,10 +1,10 @@
 // Matmul of up to 8 rows: the weights are read once, from their planes or as stored floats.
 //
-// A block stages its tokens' activations in shared memory (normed and rounded on the way), then its warps take units: R
-// rows of one output, all products of its tree, KW warps side by side along a row where there are fewer rows than
-// warps. Blocks own adjacent units, and ask for their weights before the kernel in front is done.
+// A block stages its tokens' activations in shared memory (normed and rounded on the way), then its warps take units:
+// UNIT_ROWS rows of one output, all products of its tree, KW warps side by side along a row where there are fewer rows
+// than warps. Blocks own adjacent units, and ask for their weights before the kernel in front is done.
 //
-// v1: one warp per R rows, 16-byte loads, int8 dot products for planes, whole range prefetched to L2 before the wait.
+// v1: 16-byte loads, int8 dot products for planes, the block's range prefetched to L2 before the wait.
 
 // Activations of tokens t0 .. t0 + N of `rows`, to shared memory: tokens beyond the last are zeros.
 template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, float* room, X& view) {
@@ -100,47 +100,47 @@ template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, 
 }
 
 // acc[r][t] = row `row + r` of a weight of `n` rows times token t, this warp's share along the row.
-template <class W, int R, int N>
-DEVICE void dot_rows(const W w, const X& x, u32 row, u32 n, u32 along, float (&acc)[R][N]) {
+template <int N, class W>
+DEVICE void dot_rows(const W w, const X& x, u32 row, u32 n, u32 along, float (&acc)[UNIT_ROWS][N]) {
 #pragma unroll
-    for (int r = 0; r < R; r++) {
+    for (int r = 0; r < UNIT_ROWS; r++) {
 #pragma unroll
         for (int t = 0; t < N; t++) acc[r][t] = 0;
     }
     const u32 lane = along * 32 + lane_index();
-    if (K % W::ELEMENTS != 0) {
+    if (K % 8 != 0) {
         for (u32 e = lane; e < K; e += 32 * KW) {
 #pragma unroll
-            for (int r = 0; r < R; r++) {
+            for (int r = 0; r < UNIT_ROWS; r++) {
                 const float v = w.at(min(row + r, n - 1), e);
 #pragma unroll
-                for (int t = 0; t < N; t++) acc[r][t] = fmaf(v, x.f[t * K + (K % 8 == 0 ? f32_group(e / 4) + e % 4 : e)], acc[r][t]);
+                for (int t = 0; t < N; t++) acc[r][t] = fmaf(v, x.f[t * K + e], acc[r][t]);
             }
         }
         return;
     }
     const u32 chunks = K / W::ELEMENTS;
     for (u32 c = lane; c < chunks; c += 32 * KW * UNROLL) {
-        typename W::Chunk part[UNROLL][R];
+        typename W::Chunk part[UNROLL][UNIT_ROWS];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
 #pragma unroll
-            for (int r = 0; r < R; r++) {
+            for (int r = 0; r < UNIT_ROWS; r++) {
                 if (c + u * 32 * KW < chunks) part[u][r] = w.load(min(row + r, n - 1), c + u * 32 * KW);
             }
         }
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
-            if (c + u * 32 * KW < chunks) W::template dot<R, N>(part[u], x, c + u * 32 * KW, acc);
+            if (c + u * 32 * KW < chunks) W::template dot<UNIT_ROWS, N>(part[u], x, c + u * 32 * KW, acc);
         }
     }
 }
 
 // The sum over the warp of acc[i / N][i % N] in lane i, 0 in lanes beyond.
-template <int R, int N> DEVICE float collect(const float (&acc)[R][N]) {
+template <int N> DEVICE float collect(const float (&acc)[UNIT_ROWS][N]) {
     float mine = 0;
 #pragma unroll
-    for (int r = 0; r < R; r++) {
+    for (int r = 0; r < UNIT_ROWS; r++) {
 #pragma unroll
         for (int t = 0; t < N; t++) {
             const float s = warp_sum(acc[r][t]);
@@ -158,7 +158,7 @@ template <int N> DEVICE void run(const Args& A, u32 first, u32 end, u32 t0, u32 
     const u32 team = warp_index() / KW, along = warp_index() % KW;
     for (u32 at = first; at < end; at += WARPS / KW) {
         const u32 unit = at + team;
-        float sums[MOST_PRODUCTS];
+        float sums[MOST_PRODUCTS] = {0};
         if (unit < end) {
             UNIT_PRODUCTS
         }
@@ -177,7 +177,7 @@ template <int N> DEVICE void run(const Args& A, u32 first, u32 end, u32 t0, u32 
             }
         }
         const u32 lane_row = lane_index() / N, t = t0 + lane_index() % N;
-        if (unit < end && along == 0 && lane_index() < R * N && t < rows) {
+        if (unit < end && along == 0 && lane_index() < UNIT_ROWS * N && t < rows) {
             UNIT_OUTPUTS
         }
         if (KW > 1) __syncthreads();

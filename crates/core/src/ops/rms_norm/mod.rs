@@ -7,6 +7,8 @@ use crate::formats::DType;
 use crate::ops::elementwise::Elementwise;
 use crate::reference::{Part, Parts};
 
+pub(crate) mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNorm {
@@ -113,8 +115,8 @@ impl OpDef for RmsNorm {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

@@ -9,6 +9,8 @@ use crate::formats::DType;
 use crate::ops::rms_norm::RmsNorm;
 use crate::reference::{Part, Parts};
 
+pub(crate) mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
@@ -117,8 +119,8 @@ impl OpDef for Rope {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {

@@ -9,6 +9,8 @@
 use super::*;
 use crate::batch::SampleParams;
 
+mod cuda;
+
 /// The id where there is nothing to choose from: the best logit is not finite.
 pub const NO_TOKEN: u32 = u32::MAX;
 
@@ -185,8 +187,8 @@ impl OpDef for Sample {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, _: &Site) -> Lowering {
