@@ -244,7 +244,7 @@ fn slug(device: &str) -> String {
 fn run(probe: &mut Probe, arena: &Arena, device: &mut CpuDevice, repeat: usize) -> Result<Vec<f64>, Fail> {
     let plan = probe.chain.plan(device.target()).map_err(|e| Fail::Work(format!("{}: {e}", probe.curve)))?;
     let plan = Arc::new(plan);
-    device.set_weights(arena.weights(&probe.chain.weights, probe.chain.is_shared));
+    device.set_weights(arena.weights(&probe.chain.weights, probe.chain.is_shared))?;
     let pages = probe.chain.pages(PAGE_LEN) as u64;
     let bytes = |s: &onetrip_core::tensor::Sig| s.row_bytes() as u64 * pages * PAGE_LEN as u64;
     device.set_states(&probe.chain.states.iter().map(bytes).collect::<Vec<_>>())?;

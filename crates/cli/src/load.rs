@@ -5,7 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use onetrip_core::ops::Target;
+use onetrip_core::ops::{CudaCaps, Target, WgslCaps};
 use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
 use onetrip_engine::config::ConfigError;
@@ -81,8 +81,8 @@ pub fn model(file: ModelFile, args: &ModelArgs) -> Result<Model, Fail> {
         compute: args.compute(),
         fuse: args.fuse(),
         target: match args.device() {
-            "cuda" => Target::Cuda,
-            "gpu" => Target::Wgsl,
+            "cuda" => Target::Cuda(CudaCaps::default()),
+            "gpu" => Target::Wgsl(WgslCaps::default()),
             _ => Target::Cpu(isa()?),
         },
         device: args.device().to_string(),

@@ -146,7 +146,7 @@ fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, F
     for run in 0..WARM_UP + repeat {
         // In turns, so that a slow moment of the machine hits both alike.
         let as_run = engine.time_step(&mut batch)?;
-        let as_timed = engine.submit(&recorded, &mut batch)?;
+        let (_, as_timed) = engine.submit(&recorded, &mut batch)?;
         let stamps = engine.device().stamps();
         let (times, gaps) = dispatch_times(stamps);
         // Until the first dispatch: operands are looked up, workers wake.

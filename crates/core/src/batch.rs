@@ -2,6 +2,12 @@
 
 use crate::expr::Bind;
 
+/// A token's id that is not known to the host yet: the one that its sequence sampled last, on the device.
+pub const FEED: u32 = u32::MAX;
+
+/// Words before the arrays of [`StepBatch::words`].
+const HEADER: usize = 32;
+
 /// Sampling parameters of one sequence. The order in which they act: repeat penalty, temperature, top-k, top-p, min-p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleParams {
@@ -47,6 +53,36 @@ pub struct SeqSpan {
 }
 
 impl SeqSpan {
+    /// Its 16 words (see [`StepBatch::words`]); its history goes behind the others'.
+    fn words(&self, history: &mut Vec<u32>) -> [u32; 16] {
+        let (p, at) = (&self.sample, history.len() as u32);
+        history.extend_from_slice(&self.history);
+        let (seed_low, seed_high) = (p.seed as u32, (p.seed >> 32) as u32);
+        let [temperature, top_p, min_p, penalty] =
+            [p.temperature, p.top_p, p.min_p, p.repeat_penalty].map(f32::to_bits);
+        let begins = self.begins() as u32;
+        let (start, count, length, slot, n) =
+            (self.start, self.count, self.length, self.slot, self.history.len() as u32);
+        [
+            start,
+            count,
+            length,
+            slot,
+            begins,
+            temperature,
+            p.top_k,
+            top_p,
+            min_p,
+            penalty,
+            seed_low,
+            seed_high,
+            p.top,
+            at,
+            n,
+            0,
+        ]
+    }
+
     /// The sequence begins in this step: its recurrent states count as zeros, whatever its slot holds.
     pub fn begins(&self) -> bool {
         self.length <= self.count
@@ -123,9 +159,76 @@ impl StepBatch {
         }
     }
 
+    /// The batch as text kernels read it, in words of 32 bits (`kernels/batch.cuh` and `kernels/batch.wgsl` read it):
+    ///
+    /// | word | holds |
+    /// |---|---|
+    /// | 0–3 | T, S, L (the longest), positions in a page |
+    /// | 4–8 | where these begin: ids `[T]`, positions `[T]`, sequence of each row `[T]`, sequences `[S][16]`, pages `[S][stride]` |
+    /// | 9–12 | stride of the page table; where rows of logits `[S]` and histories begin; number of rotary tables |
+    /// | 16 + i | where rotary table i begins: f32 `[T][2][pairs]` |
+    ///
+    /// A sequence's 16 words: start, count, length, slot, begins; temperature (f32), top_k, top_p (f32), min_p (f32), repeat
+    /// penalty (f32), seed (low word, high word), top; start of its history (from that of all) and length; 0. At most
+    /// 16 rotary tables.
+    pub fn words(&self) -> Vec<u32> {
+        let stride = self.seqs.iter().map(|s| s.pages.len()).max().unwrap_or(0);
+        let bind = self.bind();
+        let mut words = vec![0u32; HEADER];
+        words[..4].copy_from_slice(&[bind.t as u32, bind.s as u32, bind.l as u32, self.page_len]);
+        let place = |words: &mut Vec<u32>, at: usize, part: &[u32]| {
+            words[at] = words.len() as u32;
+            words.extend_from_slice(part);
+        };
+        place(&mut words, 4, &self.ids);
+        place(&mut words, 5, &self.positions);
+        place(&mut words, 6, &self.seq);
+        let mut history = vec![];
+        let seqs: Vec<u32> = self.seqs.iter().flat_map(|s| s.words(&mut history)).collect();
+        place(&mut words, 7, &seqs);
+        let pages = self.seqs.iter().flat_map(|s| (0..stride).map(|i| s.pages.get(i).copied().unwrap_or(0)));
+        let pages: Vec<u32> = pages.collect();
+        place(&mut words, 8, &pages);
+        words[9] = stride as u32;
+        place(&mut words, 10, &self.logit_rows);
+        place(&mut words, 11, &history);
+        words[12] = self.rope.len() as u32;
+        for (i, table) in self.rope.iter().take(HEADER - 16).enumerate() {
+            place(&mut words, 16 + i, bytemuck::cast_slice(table));
+        }
+        words
+    }
+
     /// Page of the cache and offset in it of a position of a sequence.
     pub fn cache_slot(&self, seq: usize, position: u32) -> (usize, usize) {
         let page = self.seqs[seq].pages[(position / self.page_len) as usize];
         (page as usize, (position % self.page_len) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_hold_the_batch_at_the_places_that_the_header_names() {
+        let mut batch = StepBatch { page_len: 4, ..Default::default() };
+        let sample = SampleParams { temperature: 0.5, top_k: 7, seed: 1 << 40 | 9, top: 2, ..Default::default() };
+        batch.push(&[5, 6], 0, SeqSpan { pages: vec![3], slot: 1, ..Default::default() });
+        let second = SeqSpan { pages: vec![8, 9], history: vec![40, 41], sample, ..Default::default() };
+        batch.push(&[FEED], 6, second);
+        batch.logit_rows = vec![1, 2];
+        batch.fill_rope(&[RopeSpec { inv_freq: vec![1.0, 0.1], factor: 1.0 }]);
+        let w = batch.words();
+        let at = |head: usize, i: usize| w[w[head] as usize + i];
+        assert_eq!(w[..4], [3, 2, 7, 4]);
+        assert_eq!([at(4, 0), at(4, 2), at(5, 1), at(5, 2), at(6, 1), at(6, 2)], [5, FEED, 1, 6, 0, 1]);
+        let spans: Vec<u32> = (0..32).map(|i| at(7, i)).collect();
+        let one = 1f32.to_bits();
+        assert_eq!(spans[..16], [0, 2, 2, 1, 1, 0, 0, one, 0, one, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(spans[16..], [2, 1, 7, 0, 0, 0.5f32.to_bits(), 7, one, 0, one, 9, 256, 2, 0, 2, 0]);
+        assert_eq!((w[9], at(8, 0), at(8, 2), at(8, 3)), (2, 3, 8, 9));
+        assert_eq!([at(10, 1), at(11, 1), w[12]], [2, 41, 1]);
+        assert_eq!((f32::from_bits(at(16, 4)), f32::from_bits(at(16, 8))), (1f32.cos(), 6f32.cos()));
     }
 }

@@ -35,6 +35,16 @@ pub enum DeviceError {
         /// For what.
         what: String,
     },
+    /// The device failed while it worked.
+    #[error("{device} failed{at}: {why}")]
+    Failed {
+        /// The device.
+        device: String,
+        /// Where, as ` at dispatch 12 (blk.3.ffn_down)`, or nothing where that is not known.
+        at: String,
+        /// What it said, and what to do.
+        why: String,
+    },
     /// The step batch does not fit the plan.
     #[error("the step batch does not fit the plan: {0}")]
     Batch(String),
@@ -58,6 +68,13 @@ pub struct Counts {
 /// A kept recording of a plan, as its device keeps it.
 pub struct Recording(pub Box<dyn Any + Send>);
 
+/// A run that was handed to a device: by it its outputs are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Runs whose outputs a device keeps, where it keeps more than the last.
+pub const RING: usize = 8;
+
 /// A device.
 pub trait Device: Send {
     /// Name: `cpu`.
@@ -65,7 +82,7 @@ pub trait Device: Send {
     /// The kernel language it runs.
     fn target(&self) -> Target;
     /// Takes the weights of a model, by index.
-    fn set_weights(&mut self, weights: Vec<WeightData>);
+    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError>;
     /// Makes zeroed states of the given sizes in bytes.
     fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError>;
     /// Starts a recording.
@@ -76,20 +93,26 @@ pub trait Device: Send {
     fn stamp(&mut self);
     /// Ends the recording.
     fn finish(&mut self) -> Recording;
-    /// Writes the parameters of the batch and runs a recording to its end.
-    fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<(), DeviceError>;
+    /// Writes the parameters of the batch and hands a recording over. It may still run when this returns.
+    fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError>;
+    /// Waits until everything handed over is done.
+    fn wait(&mut self) -> Result<(), DeviceError>;
+    /// Runs worth handing over before the first one's output is read: 1 where [`Device::submit`] runs to the end,
+    /// at most [`RING`].
+    fn in_flight(&self) -> usize;
     /// Time stamps of the last run, in seconds from its start, in the order of recording.
     fn stamps(&self) -> &[f64];
-    /// The numbers of an output of the last run of a plan.
-    fn output(&self, plan: &Plan, index: usize, rows: usize) -> Vec<f32>;
+    /// The numbers of an output of a run, `rows` rows of it, once it is done. The run is one of the last
+    /// [`Device::in_flight`].
+    fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError>;
     /// Copies a state's bytes out.
-    fn read_state(&self, index: usize) -> Vec<u8>;
+    fn read_state(&mut self, index: usize) -> Vec<u8>;
     /// Overwrites a state's bytes.
     fn write_state(&mut self, index: usize, bytes: &[u8]);
     /// Before every run, fills slots with NaN and puts guard bytes behind each, and notes who writes where: for tests.
     fn set_guards(&mut self, on: bool);
     /// The guard bytes are as they were put, and no two workers wrote to the same place in one dispatch.
-    fn guards_intact(&self) -> bool;
+    fn guards_intact(&mut self) -> bool;
     /// Counts since the start.
     fn counts(&self) -> Counts;
 }

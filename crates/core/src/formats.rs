@@ -32,6 +32,7 @@ mod single_float;
 
 pub use convert::{FormatError, dequantize, quantize, requantize};
 
+pub mod planes;
 pub mod tile;
 
 /// Largest block of any format, in elements.

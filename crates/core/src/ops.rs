@@ -79,10 +79,61 @@ pub enum Compute {
 pub enum Target {
     /// Rust on the CPU, with the instruction set of its kernels.
     Cpu(Isa),
-    /// CUDA C++.
-    Cuda,
-    /// WGSL.
-    Wgsl,
+    /// CUDA C++, for a device that can do this.
+    Cuda(CudaCaps),
+    /// WGSL, for a device that can do this.
+    Wgsl(WgslCaps),
+}
+
+impl Target {
+    /// Kernels are text that a device compiles.
+    pub fn is_text(self) -> bool {
+        !matches!(self, Target::Cpu(_))
+    }
+}
+
+/// What kernels may know of an NVIDIA GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CudaCaps {
+    /// Compute capability: 90 for 9.0.
+    pub sm: u32,
+    /// Multiprocessors.
+    pub sms: u32,
+    /// Bytes of dynamic shared memory that a block may ask for.
+    pub shared: u32,
+    /// cuBLASLt can be called.
+    pub lt: bool,
+}
+
+impl Default for CudaCaps {
+    /// An H200, for plans without a device.
+    fn default() -> Self {
+        CudaCaps { sm: 90, sms: 132, shared: 227 * 1024, lt: true }
+    }
+}
+
+/// What kernels may use of a wgpu adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WgslCaps {
+    /// Arithmetic in f16.
+    pub f16: bool,
+    /// Least and largest size of a subgroup, where there are subgroups.
+    pub subgroups: Option<(u32, u32)>,
+    /// Dot products of four int8.
+    pub dot4: bool,
+    /// Side of the tiles of cooperative matrices: 8, 16, or 0 where there are none.
+    pub coop: u32,
+    /// Bytes of workgroup memory.
+    pub workgroup_bytes: u32,
+    /// Invocations of a workgroup.
+    pub invocations: u32,
+}
+
+impl Default for WgslCaps {
+    /// What nearly every adapter of recent years offers, for plans without a device.
+    fn default() -> Self {
+        WgslCaps { f16: true, subgroups: Some((32, 32)), dot4: true, coop: 0, workgroup_bytes: 32768, invocations: 256 }
+    }
 }
 
 /// Everything an op may look at when it chooses a kernel or counts its cost.
@@ -132,6 +183,36 @@ pub type CpuKernel = Arc<dyn Fn(&CpuCall, &mut Scratch) + Send + Sync>;
 pub enum Code {
     /// A function over work items.
     Cpu(CpuKernel),
+    /// Text that the device compiles.
+    Text(Arc<Text>),
+}
+
+/// A kernel as text: one whole translation unit. Operands are bound in the order of [`Step::args`]: in WGSL as
+/// `@group(0) @binding(i)`, in CUDA C++ as the kernel's parameters, one pointer each.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Text {
+    /// The text.
+    pub source: String,
+    /// Name of the kernel in it.
+    pub entry: String,
+    /// Threads of a group, in one dimension. The step's grid counts groups; a device may split that number over two
+    /// dimensions, so kernels make the group's index of both and leave where it lies beyond their work.
+    pub workgroup: u32,
+    /// Bytes of dynamic shared memory (CUDA).
+    pub shared: u32,
+    /// What the kernel does with each operand.
+    pub access: Vec<Access>,
+}
+
+/// What a kernel does with an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// Reads it.
+    Read,
+    /// Writes every part of it that anybody reads.
+    Write,
+    /// Reads and writes it.
+    ReadWrite,
 }
 
 /// Operand of a step.
@@ -143,6 +224,11 @@ pub enum Arg {
     Out(usize),
     /// Scratch of this lowering.
     Scratch(usize),
+    /// The step batch, as [`crate::batch::StepBatch::words`] writes it down (text kernels only).
+    Batch,
+    /// One u32 for each sequence of the batch: its last sampled id. `sample` writes it, `embed` reads it where a
+    /// token's id is [`crate::batch::FEED`] (text kernels only).
+    Feed,
 }
 
 /// One launch of an op's lowering; becomes one row of the plan.
@@ -178,6 +264,16 @@ pub enum Lowering {
 }
 
 impl Lowering {
+    /// A lowering of one text kernel, which moves and computes the op's minimum.
+    pub fn text(kernel: impl Into<String>, args: Vec<Arg>, grid: Expr, cost: Cost, text: Text) -> Lowering {
+        debug_assert_eq!(args.len(), text.access.len());
+        let code = Code::Text(Arc::new(text));
+        Lowering::Steps {
+            steps: vec![Step { kernel: kernel.into(), code, args, grid, grain: 1, cost, grid_syncs: 0 }],
+            scratch: vec![],
+        }
+    }
+
     /// A lowering of one step on all inputs and outputs, which moves and computes the op's minimum.
     pub fn one(
         site: &Site,
@@ -308,8 +404,8 @@ macro_rules! ops {
             pub fn lower(&self, site: &Site) -> Lowering {
                 match (self, site.target) {
                     $((Op::$Name(op), Target::Cpu(_)) => op.cpu(site),
-                      (Op::$Name(op), Target::Cuda) => op.cuda(site),
-                      (Op::$Name(op), Target::Wgsl) => op.wgsl(site)),*
+                      (Op::$Name(op), Target::Cuda(_)) => op.cuda(site),
+                      (Op::$Name(op), Target::Wgsl(_)) => op.wgsl(site)),*
                 }
             }
             /// Test cases of every op, with the op's name.

@@ -26,6 +26,10 @@ pub enum BufRef {
     State(usize),
     /// A slot of the plan.
     Slot(usize),
+    /// The words of the step batch.
+    Batch,
+    /// The last sampled id of each sequence.
+    Feed,
 }
 
 /// What an operand of a dispatch is, apart from where it lies: predictions and questions about merging read it.
@@ -41,6 +45,13 @@ pub struct Operand {
     pub is_written: bool,
 }
 
+impl Operand {
+    /// An operand that is no value of the graph.
+    fn outside(what: OperandId, bytes: Expr, is_written: bool) -> Operand {
+        Operand { what, sig: None, bytes, is_written }
+    }
+}
+
 /// Identity of an operand within its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperandId {
@@ -48,6 +59,10 @@ pub enum OperandId {
     Value(usize),
     /// Scratch of one op's steps.
     Scratch(usize),
+    /// The words of the step batch.
+    Batch,
+    /// The last sampled id of each sequence.
+    Feed,
 }
 
 /// One row of a plan: one launch.

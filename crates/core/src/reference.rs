@@ -185,7 +185,7 @@ fn rounded(x: &RefTensor) -> RefTensor {
 }
 
 /// Evaluates an op. `sigs` are the signatures of the inputs; outputs take their sizes from `Op::shape`. With
-/// [`Compute::Int8`], activations that meet a weight in interleaved tiles are rounded first, as kernels do.
+/// [`Compute::Int8`], activations that meet a weight in tiles or planes are rounded first, as kernels do.
 pub fn eval(
     op: &Op,
     ins: &[RefValue],
@@ -198,7 +198,7 @@ pub fn eval(
     let mut ins = ins.to_vec();
     if *op == Matmul::plain().into()
         && compute == Compute::Int8
-        && sigs[1].layout() == Layout::Tile16
+        && sigs[1].layout() != Layout::Stored
         && let RefValue::Tensor(x) = &ins[0]
     {
         ins[0] = RefValue::Tensor(rounded(x));

@@ -7,9 +7,10 @@ use crate::cpu_mem::AlignedBytes;
 use crate::device::{Device, DeviceError, WeightData};
 use crate::expr::Bind;
 use crate::formats::DType;
+use crate::formats::planes::{self, Planes};
 use crate::fuse::{Fuse, Setting};
 use crate::graph::{Graph, Source};
-use crate::ops::{Case, Compute, RowClass};
+use crate::ops::{Case, Compute, RowClass, Site, Target};
 use crate::plan::{self, Layouts};
 use crate::probe::Silent;
 use crate::reference::{RefState, RefTensor, eval_graph};
@@ -124,6 +125,14 @@ pub fn random_weight(rng: &mut Rng, sig: &Sig, rows: usize) -> (AlignedBytes, Re
     {
         stored = tiled;
     }
+    if sig.role == Role::Weight(Layout::Planes)
+        && let Some(planes) = Planes::new(sig.dtype, rows, k)
+    {
+        // What the planes hold is what the kernel is compared with: they may round scales.
+        let packed = planes.packed(stored.as_ref());
+        data = planes.values(&packed, rows);
+        stored = AlignedBytes::copy_of(&packed);
+    }
     (stored, RefTensor { width: k, data })
 }
 
@@ -144,6 +153,12 @@ pub fn repack(dtype: DType, k: usize, rows: usize, stored: &[u8]) -> Option<Alig
         layout.pack(&rows, &|block, parts| dtype.def().unpack(block, parts), tile);
     }
     Some(out)
+}
+
+/// The signature of a case's input on a target: quantized matrices lie in planes on GPUs.
+fn on_target(sig: &Sig, target: Target) -> Sig {
+    let planes = target.is_text() && sig.is_weight() && planes::spec(sig.dtype).is_some();
+    Sig { role: if planes { Role::Weight(Layout::Planes) } else { sig.role }, ..sig.clone() }
 }
 
 /// Runs one case on a device and compares it with the reference.
@@ -174,7 +189,8 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
     let (batch, pages) = random_batch(&mut rng, case.batch, vocabulary, &graph.ropes);
     let (mut weights, mut numbers, mut states): (Vec<WeightData>, Vec<RefTensor>, Vec<RefState>) = Default::default();
     let mut ins = vec![];
-    for (i, sig) in case.ins.iter().enumerate() {
+    let sigs: Vec<Sig> = case.ins.iter().map(|sig| on_target(sig, device.target())).collect();
+    for (i, sig) in sigs.iter().enumerate() {
         let source = match sig.role {
             Role::State(cache) => {
                 let mut state = RefState::new(cache, sig.dtype, PAGE_LEN as usize, pages);
@@ -210,8 +226,9 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
         compute: Compute::Int8,
         target: device.target(),
     };
-    let site = setting.site(&graph, &ins, &outs);
     if let Some(want) = case.cost {
+        // Counted by hand for weights as they are stored.
+        let site = Site { ins: case.ins.clone(), ..setting.site(&graph, &ins, &outs) };
         let cost = case.op.cost(&site);
         let have = (cost.read.eval(case.batch), cost.written.eval(case.batch), cost.flops.eval(case.batch));
         if have != want {
@@ -226,7 +243,7 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
     let plan = Arc::new(plan);
     result.kernels = plan.dispatches.iter().map(|d| d.kernel.clone()).collect();
     device.set_guards(true);
-    device.set_weights(weights);
+    device.set_weights(weights)?;
     device.set_states(&states.iter().map(|s| s.bytes.len() as u64).collect::<Vec<_>>())?;
     let recording = record(&plan, device, &mut Silent)?;
     // Twice: a kernel that leaves something behind, or reads what it should write, differs the second time.
@@ -234,12 +251,12 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
         for (i, s) in states.iter().enumerate() {
             device.write_state(i, &s.bytes);
         }
-        device.submit(&recording, &batch)?;
+        let ran = device.submit(&recording, &batch)?;
         if !device.guards_intact() {
             return Err(wrong(format!("run {run} wrote beyond an output, or two workers wrote to one place")));
         }
         for (i, want) in expected.iter().enumerate() {
-            let have = device.output(&plan, i, want.rows());
+            let have = device.output(ran, &plan, i, want.rows())?;
             compare(result, &format!("output {i}, run {run}"), &have, &want.data)?;
         }
         for (i, want) in expected_states.iter().enumerate() {

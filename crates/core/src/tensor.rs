@@ -2,6 +2,7 @@
 
 use crate::expr::Expr;
 use crate::formats::DType;
+use crate::formats::planes::Planes;
 use crate::formats::tile::TileLayout;
 
 /// Signature of a value: `rows × width` numbers of a type, row by row. Weights are `rows × k`, k innermost.
@@ -38,6 +39,8 @@ pub enum Layout {
     Stored,
     /// Tiles of 16 interleaved rows (`formats::tile`).
     Tile16,
+    /// Codes, scales and offsets apart (`formats::planes`).
+    Planes,
 }
 
 /// Shape of a paged cache: `[page][head][position][dim]`.
@@ -80,6 +83,10 @@ impl Sig {
         match (self.role, self.rows.constant()) {
             (Role::Weight(Layout::Tile16), Some(rows)) => match tile_layout(self.dtype, self.width) {
                 Some(tile) => Expr::from(rows.div_ceil(16) * tile.tile_bytes() as u64),
+                None => self.rows.clone() * self.row_bytes(),
+            },
+            (Role::Weight(Layout::Planes), Some(rows)) => match Planes::new(self.dtype, rows as usize, self.width) {
+                Some(planes) => Expr::from(planes.bytes()),
                 None => self.rows.clone() * self.row_bytes(),
             },
             _ => self.rows.clone() * self.row_bytes(),

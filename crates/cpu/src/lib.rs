@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use onetrip_core::batch::StepBatch;
 use onetrip_core::cpu_mem::{ALIGN, AlignedBytes, Claims, CpuCall, Items, RawBuf};
-use onetrip_core::device::{Counts, Device, DeviceError, Recording, WeightData};
+use onetrip_core::device::{Counts, Device, DeviceError, Recording, Ticket, WeightData};
 use onetrip_core::ops::{Code, Target};
 use onetrip_core::plan::{BufRef, Plan};
 use onetrip_core::simd::{Isa, Simd, simd};
@@ -115,8 +115,9 @@ impl Device for CpuDevice {
         Target::Cpu(self.simd.isa)
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) {
+    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
         self.weights = weights;
+        Ok(())
     }
 
     fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
@@ -150,7 +151,7 @@ impl Device for CpuDevice {
         Recording(Box::new(self.recording.take()))
     }
 
-    fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<(), DeviceError> {
+    fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
         let Some(Some(r)) = recording.0.downcast_ref::<Option<CpuRecording>>() else {
             return Err(DeviceError::Batch("the recording is not one of the CPU device".into()));
         };
@@ -166,6 +167,8 @@ impl Device for CpuDevice {
             BufRef::Weight(w) => RawBuf::read_only((*self.weights[w]).as_ref()),
             BufRef::State(s) => states[s],
             BufRef::Slot(s) => arena.slice(self.offsets[s].0, self.offsets[s].1),
+            // Only text kernels have these: CPU kernels read the batch itself.
+            BufRef::Batch | BufRef::Feed => RawBuf::read_only(&[]),
         };
         let (bind, workers) = (batch.bind(), self.pool.workers());
         let rows: Vec<Option<(Vec<RawBuf>, Items)>> = r
@@ -223,20 +226,31 @@ impl Device for CpuDevice {
         self.counts.barriers += dispatches;
         self.counts.commits += 1;
         self.counts.waits += 1;
+        Ok(Ticket(self.counts.commits))
+    }
+
+    fn wait(&mut self) -> Result<(), DeviceError> {
         Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        1
     }
 
     fn stamps(&self) -> &[f64] {
         &self.stamps
     }
 
-    fn output(&self, plan: &Plan, index: usize, rows: usize) -> Vec<f32> {
+    fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError> {
+        if run.0 != self.counts.commits {
+            return Err(DeviceError::Batch("outputs of an earlier run are gone".into()));
+        }
         let (slot, width) = plan.outputs[index];
         let (at, _) = self.offsets[slot];
-        bytemuck::cast_slice(&self.arena.as_ref()[at..at + rows * width * 4]).to_vec()
+        Ok(bytemuck::cast_slice(&self.arena.as_ref()[at..at + rows * width * 4]).to_vec())
     }
 
-    fn read_state(&self, index: usize) -> Vec<u8> {
+    fn read_state(&mut self, index: usize) -> Vec<u8> {
         self.states[index].as_ref().to_vec()
     }
 
@@ -249,7 +263,7 @@ impl Device for CpuDevice {
         self.overlaps = 0;
     }
 
-    fn guards_intact(&self) -> bool {
+    fn guards_intact(&mut self) -> bool {
         let arena = self.arena.as_ref();
         let ends = self.offsets.iter().map(|(at, len)| at + len);
         let intact = ends.into_iter().all(|end| arena[end..end + self.guard].iter().all(|b| *b == POISON));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use onetrip_core::batch::{SampleParams, SeqSpan, StepBatch};
-use onetrip_core::device::{Device, DeviceError, Recording};
+use onetrip_core::device::{Device, DeviceError, Recording, Ticket};
 use onetrip_core::expr::Bind;
 use onetrip_core::ops::sample::NO_TOKEN;
 use onetrip_core::plan::Plan;
@@ -98,7 +98,7 @@ impl Engine {
                 "{file}: no memory for its weights: {e}; free some, or use a smaller model or --weights"
             ))
         };
-        device.set_weights(weights.map_err(no_memory)?);
+        device.set_weights(weights.map_err(no_memory)?)?;
         let vocabulary = model.vocabulary()?;
         let (plans, scheduler) =
             (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));
@@ -166,9 +166,9 @@ impl Engine {
         self.recorded(key)?;
         let Recorded { plan, recording } = &self.plans[&key];
         batch.fill_rope(&plan.ropes);
-        self.device.submit(recording, batch)?;
+        let run = self.device.submit(recording, batch)?;
         let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
-        Ok(self.device.output(plan, 0, rows))
+        Ok(self.device.output(run, plan, 0, rows)?)
     }
 
     fn check_ids(&self, ids: &[u32]) -> Result<(), StepError> {
@@ -242,12 +242,18 @@ impl Engine {
         Ok(Recorded { plan, recording })
     }
 
-    /// Runs a recording made by [`Engine::record_with`]; gives the seconds it took.
-    pub fn submit(&mut self, recorded: &Recorded, batch: &mut StepBatch) -> Result<f64, StepError> {
+    /// Runs a recording made by [`Engine::record_with`] to its end; gives the run and the seconds it took.
+    pub fn submit(&mut self, recorded: &Recorded, batch: &mut StepBatch) -> Result<(Ticket, f64), StepError> {
         let start = Instant::now();
         batch.fill_rope(&recorded.plan.ropes);
-        self.device.submit(&recorded.recording, batch)?;
-        Ok(start.elapsed().as_secs_f64())
+        let run = self.device.submit(&recorded.recording, batch)?;
+        self.device.wait()?;
+        Ok((run, start.elapsed().as_secs_f64()))
+    }
+
+    /// Rows of the first output of a run of [`Engine::submit`].
+    pub fn output(&mut self, run: Ticket, recorded: &Recorded, rows: usize) -> Result<Vec<f32>, StepError> {
+        Ok(self.device.output(run, &recorded.plan, 0, rows)?)
     }
 }
 

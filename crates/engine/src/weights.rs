@@ -7,6 +7,7 @@ use memmap2::{Mmap, MmapMut};
 use onetrip_core::cpu_mem::ALIGN;
 use onetrip_core::device::WeightData;
 use onetrip_core::formats::DType;
+use onetrip_core::formats::planes::Planes;
 use onetrip_core::plan::Layouts;
 use onetrip_core::tensor::{Layout, Role, Sig, tile_layout};
 
@@ -175,7 +176,19 @@ impl Weights {
                 out.copy_from_slice(bytemuck::cast_slice(&numbers));
             }
             Make::Matrix { layout, unit, .. } => {
-                convert(e, stored, *layout, *unit, threads, out);
+                let parts = Parts { unit: [*unit, 0, 0], planes: [out, &mut [], &mut []] };
+                convert(e, stored, threads, parts, &|rows, [out, ..], row| match layout {
+                    Layout::Tile16 => pack(e, rows, row, out),
+                    _ => out.copy_from_slice(rows),
+                });
+                self.file.release(&e.tensor);
+            }
+            Make::Planes(planes) => {
+                let (codes, rest) = out.split_at_mut(planes.at_scales);
+                let (scales, offsets) = rest.split_at_mut(planes.at_offsets - planes.at_scales);
+                let unit = [planes.code_row(), planes.scale_row(), planes.scale_row()].map(|bytes| 16 * bytes);
+                let parts = Parts { unit, planes: [codes, scales, offsets] };
+                convert(e, stored, threads, parts, &|rows, [a, b, c], _| planes.pack(rows, a, b, c));
                 self.file.release(&e.tensor);
             }
         }
@@ -202,6 +215,8 @@ enum Make {
     Row { bytes: usize },
     /// A matrix in another type or layout; `unit` are the bytes of 16 rows.
     Matrix { layout: Layout, unit: usize, bytes: usize },
+    /// A matrix in planes.
+    Planes(Planes),
 }
 
 impl Make {
@@ -217,6 +232,11 @@ impl Make {
                 let unit = tile_layout(e.dtype, e.width).map_or(16 * row, |t| t.tile_bytes());
                 Make::Matrix { layout, unit, bytes: e.rows.div_ceil(16) * unit }
             }
+            Layout::Planes => match Planes::new(e.dtype, e.rows, e.width) {
+                Some(planes) => Make::Planes(planes),
+                // `choose_layouts` asks for planes only where there are some.
+                None => Make::Matrix { layout: Layout::Stored, unit: 16 * row, bytes: e.rows * row },
+            },
         }
     }
 
@@ -224,24 +244,49 @@ impl Make {
         match self {
             Make::Mapped => 0,
             Make::Row { bytes } | Make::Matrix { bytes, .. } => *bytes,
+            Make::Planes(planes) => planes.bytes(),
         }
     }
 }
 
-/// Writes a matrix in another type, layout, or both; `unit` are the bytes of 16 rows of the result. Works on this
-/// thread and on as many more as the system gives, up to `threads` in all.
-fn convert(e: &Entry, stored: &[u8], layout: Layout, unit: usize, threads: usize, out: &mut [u8]) {
+/// Where a matrix goes: up to three parts, each with its bytes for 16 rows.
+struct Parts<'a> {
+    unit: [usize; 3],
+    planes: [&'a mut [u8]; 3],
+}
+
+impl<'a> Parts<'a> {
+    /// The parts of the next `units` times 16 rows.
+    fn take(&mut self, units: usize) -> [&'a mut [u8]; 3] {
+        let mut i = 0;
+        self.planes.each_mut().map(|plane| {
+            let bytes = (self.unit[i] * units).min(plane.len());
+            i += 1;
+            plane.split_off_mut(..bytes).unwrap_or(&mut [])
+        })
+    }
+}
+
+/// Writes 16 stored rows into their parts; the last argument are the bytes of a row.
+type Put<'a> = &'a (dyn Fn(&[u8], [&mut [u8]; 3], usize) + Sync);
+
+/// Writes a matrix in another type, layout, or both, 16 rows at a time. Works on this thread and on as many more as the
+/// system gives, up to `threads` in all.
+fn convert(e: &Entry, stored: &[u8], threads: usize, parts: Parts, put: Put) {
     let (from, to) = (e.stored.row_bytes(e.width).unwrap_or(1), e.dtype.row_bytes(e.width).unwrap_or(1));
-    // Some parts for each thread, so that none waits long for another.
+    // Some shares for each thread, so that none waits long for another.
     let share = e.rows.div_ceil(16).div_ceil(threads.max(1) * 4).max(1);
-    let parts = Mutex::new(stored.chunks(share * 16 * from).zip(out.chunks_mut(share * unit)));
+    let unit = parts.unit;
+    let rest = Mutex::new((stored.chunks(share * 16 * from), parts));
     let work = || {
         let mut numbers = vec![0.0; e.width];
         let mut again = vec![0; 16 * to];
         loop {
-            let part = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
-            let Some((rows, out)) = part else { return };
-            for (rows, out) in rows.chunks(16 * from).zip(out.chunks_mut(unit)) {
+            let mut rest = rest.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some(rows) = rest.0.next() else { return };
+            let mut mine = Parts { unit, planes: rest.1.take(share) };
+            drop(rest);
+            for rows in rows.chunks(16 * from) {
                 let mut in_type = rows;
                 if e.dtype != e.stored {
                     for (row, to) in rows.chunks_exact(from).zip(again.chunks_exact_mut(to)) {
@@ -250,10 +295,7 @@ fn convert(e: &Entry, stored: &[u8], layout: Layout, unit: usize, threads: usize
                     }
                     in_type = &again[..rows.len() / from * to];
                 }
-                match layout {
-                    Layout::Stored => out.copy_from_slice(in_type),
-                    Layout::Tile16 => pack(e, in_type, to, out),
-                }
+                put(in_type, mine.take(1), to);
             }
         }
     };

@@ -93,9 +93,9 @@ pub fn load(file: ModelFile, o: &Options) -> Result<Engine, Failed> {
 pub fn run(engine: &mut Engine, batch: &mut StepBatch, want: Want) -> Result<Vec<Vec<f32>>, Failed> {
     let key = PlanKey::of(batch.ids.len(), batch.seqs.len(), want);
     let recorded = engine.record_with(key, &mut Silent)?;
-    engine.submit(&recorded, batch)?;
+    let (run, _) = engine.submit(&recorded, batch)?;
     let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
-    let out = engine.device().output(&recorded.plan, 0, rows);
+    let out = engine.output(run, &recorded, rows)?;
     Ok(out.chunks_exact(engine.vocabulary()).map(<[f32]>::to_vec).collect())
 }
 

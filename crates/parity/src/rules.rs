@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use onetrip_core::device::{Device, DeviceError};
 use onetrip_core::fuse::{Fuse, RULES, fuse};
 use onetrip_core::graph::Graph;
-use onetrip_core::ops::{Op, Target};
+use onetrip_core::ops::{CudaCaps, Op, Target, WgslCaps};
 use onetrip_core::plan::{self, Layouts, Plan};
 use onetrip_core::probe::Silent;
 use onetrip_core::reference::{RefState, RefTensor, eval_graph};
@@ -49,7 +49,8 @@ pub fn tests() -> Vec<Trial> {
         }
         Ok(())
     }));
-    for (name, target) in [("cuda", Target::Cuda), ("wgsl", Target::Wgsl)] {
+    let text = [("cuda", Target::Cuda(CudaCaps::default())), ("wgsl", Target::Wgsl(WgslCaps::default()))];
+    for (name, target) in text {
         let name = format!("rules/{name} has no kernels yet: every rewrite is refused by name and no plan runs");
         tests.push(Trial::test(name, move || refused(target)));
     }
@@ -154,22 +155,24 @@ fn reference(case: &Case, graph: &Graph) -> (Vec<RefTensor>, Vec<RefState>) {
 
 fn run(case: &Case, plan: Plan, device: &mut CpuDevice) -> Result<(Vec<RefTensor>, Vec<RefState>), DeviceError> {
     device.set_guards(true);
-    device.set_weights(case.weights.clone());
+    device.set_weights(case.weights.clone())?;
     device.set_states(&case.states.iter().map(|s| s.bytes.len() as u64).collect::<Vec<_>>())?;
     case.states.iter().enumerate().for_each(|(i, s)| device.write_state(i, &s.bytes));
     let plan = Arc::new(plan);
     let recording = record(&plan, device, &mut Silent)?;
-    device.submit(&recording, &case.batch)?;
+    let ran = device.submit(&recording, &case.batch)?;
     if !device.guards_intact() {
         return Err(DeviceError::Batch("a kernel wrote beyond its output".into()));
     }
     let bind = case.batch.bind();
     let outputs = case.graph.outputs.iter().enumerate().map(|(i, &v)| {
         let sig = &case.graph.values[v].sig;
-        RefTensor { width: sig.width, data: device.output(&plan, i, sig.rows.eval(bind) as usize) }
+        let data = device.output(ran, &plan, i, sig.rows.eval(bind) as usize)?;
+        Ok(RefTensor { width: sig.width, data })
     });
+    let outputs = outputs.collect::<Result<_, DeviceError>>()?;
     let states = case.states.iter().enumerate().map(|(i, s)| RefState { bytes: device.read_state(i), ..s.clone() });
-    Ok((outputs.collect(), states.collect()))
+    Ok((outputs, states.collect()))
 }
 
 fn same(what: &str, have: &[RefTensor], want: &[RefTensor], tolerance: f32) -> Result<(), String> {

@@ -146,8 +146,9 @@ fn the_longest_share_follows_how_items_are_handed_out() {
 fn a_device_without_kernels_fuses_only_when_that_is_assumed() {
     let made = |assume| {
         let g = graph();
-        let layouts = choose_layouts(&g, Target::Cuda, Compute::Int8);
-        lower_assuming(g, setting(Target::Cuda), &Fuse::All, &layouts, "cuda", assume).expect("a plan")
+        let target = Target::Cuda(crate::ops::CudaCaps::default());
+        let layouts = choose_layouts(&g, target, Compute::Int8);
+        lower_assuming(g, setting(target), &Fuse::All, &layouts, "cuda", assume).expect("a plan")
     };
     let (refused, assumed) = (made(false), made(true));
     assert!(refused.dispatches.len() > assumed.dispatches.len());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::slots::{Life, colour};
 use super::{BufRef, Dispatch, Operand as Named, OperandId, Plan};
 use crate::expr::Expr;
-use crate::formats::DType;
+use crate::formats::{DType, planes};
 use crate::fuse::{Fuse, Setting, fuse_assuming};
 use crate::graph::{Graph, Source, ValueId};
 use crate::ops::{Arg, Compute, Cost, Lowering, Op, ShapeError, Step, Target};
@@ -14,21 +14,27 @@ use crate::tensor::{Layout, Role, tile_layout};
 /// Layout of each weight by its index; weights that no matmul reads stay as stored.
 pub type Layouts = BTreeMap<usize, Layout>;
 
-/// Chooses one layout for each weight of a graph: interleaved tiles where a matmul reads a quantized weight with int8
-/// activations on the CPU, as stored elsewhere.
+/// Chooses one layout for each weight of a graph. A quantized weight that a matmul reads lies in interleaved tiles on the
+/// CPU (with int8 activations) and in planes on GPUs, as does a quantized embedding table there; all else as stored.
 pub fn choose_layouts(graph: &Graph, target: Target, compute: Compute) -> Layouts {
     let mut layouts = Layouts::new();
-    if !matches!(target, Target::Cpu(_)) || compute != Compute::Int8 {
+    if !target.is_text() && compute != Compute::Int8 {
         return layouts;
     }
     for node in &graph.nodes {
-        let Op::Matmul(m) = &node.op else { continue };
-        for &v in &node.ins[m.first_weight()..m.first_operand()] {
-            let value = &graph.values[v];
-            if let Source::Weight(w) = value.source
-                && tile_layout(value.sig.dtype, value.sig.width).is_some()
-            {
-                layouts.insert(w, Layout::Tile16);
+        let weights = match &node.op {
+            Op::Matmul(m) => &node.ins[m.first_weight()..m.first_operand()],
+            Op::Embed(_) if target.is_text() => &node.ins[..1],
+            _ => continue,
+        };
+        for &v in weights {
+            let sig = &graph.values[v].sig;
+            if let Source::Weight(w) = graph.values[v].source {
+                match target.is_text() {
+                    true if planes::spec(sig.dtype).is_some() => layouts.insert(w, Layout::Planes),
+                    false if tile_layout(sig.dtype, sig.width).is_some() => layouts.insert(w, Layout::Tile16),
+                    _ => None,
+                };
             }
         }
     }
@@ -100,6 +106,8 @@ pub fn lower_assuming(
 enum Operand {
     Value(ValueId),
     Scratch(usize),
+    Batch,
+    Feed,
 }
 
 struct Planner<'g> {
@@ -134,6 +142,8 @@ impl Planner<'_> {
                 Arg::In(i) => Operand::Value(node.ins[i]),
                 Arg::Out(i) => Operand::Value(node.outs[i]),
                 Arg::Scratch(i) => Operand::Scratch(first + i),
+                Arg::Batch => Operand::Batch,
+                Arg::Feed => Operand::Feed,
             });
             let operands = operands.collect();
             let cost = step.cost.clone();
@@ -165,6 +175,7 @@ impl Planner<'_> {
         let in_slot = |o: &Operand| match *o {
             Operand::Value(v) => self.graph.values[v].source == Source::Node && !self.graph.values[v].sig.is_state(),
             Operand::Scratch(_) => true,
+            Operand::Batch | Operand::Feed => false,
         };
         let mut spans: BTreeMap<Operand, (usize, usize)> = BTreeMap::new();
         for (d, operands) in self.touches.iter().enumerate() {
@@ -185,6 +196,7 @@ impl Planner<'_> {
                 let bytes = match *o {
                     Operand::Value(v) => self.graph.values[v].sig.bytes(),
                     Operand::Scratch(s) => self.scratches[s].clone(),
+                    Operand::Batch | Operand::Feed => Expr::Const(0),
                 };
                 Life { bytes, span: *span }
             })
@@ -193,6 +205,7 @@ impl Planner<'_> {
         let slot: BTreeMap<Operand, usize> = spans.keys().copied().zip(of).collect();
         let mut dispatches = self.dispatches;
         let mut made: BTreeMap<Operand, usize> = BTreeMap::new();
+        let is_sample = |node: usize| matches!(self.graph.nodes[node].op, Op::Sample(_));
         let makers: BTreeMap<ValueId, usize> =
             self.graph.nodes.iter().enumerate().flat_map(|(n, node)| node.outs.iter().map(move |&v| (v, n))).collect();
         for (n, (d, operands)) in dispatches.iter_mut().zip(&self.touches).enumerate() {
@@ -211,6 +224,8 @@ impl Planner<'_> {
                         bytes: self.scratches[s].clone(),
                         is_written: first == n,
                     },
+                    Operand::Batch => Named::outside(OperandId::Batch, Expr::Const(0), false),
+                    Operand::Feed => Named::outside(OperandId::Feed, Expr::S * 4usize, is_sample(self.nodes[n])),
                 }
             });
             d.operands = named.collect();
@@ -225,6 +240,8 @@ impl Planner<'_> {
                         },
                     },
                     Operand::Scratch(_) => BufRef::Slot(slot[o]),
+                    Operand::Batch => BufRef::Batch,
+                    Operand::Feed => BufRef::Feed,
                 })
                 .collect();
         }

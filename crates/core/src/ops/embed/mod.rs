@@ -44,6 +44,7 @@ impl OpDef for Embed {
         let (dtype, width, row_bytes) = (table.dtype, table.width, table.row_bytes());
         let tile = match table.layout() {
             Layout::Stored => None,
+            Layout::Planes => return Lowering::Gap("weights in planes are for GPUs"),
             Layout::Tile16 => match tile_layout(dtype, width) {
                 Some(tile) => Some(tile),
                 None => return Lowering::Gap("the table's row-interleaved layout does not exist for this width"),

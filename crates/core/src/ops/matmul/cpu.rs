@@ -61,6 +61,7 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
             (_, Layout::Stored, _) => Path::Widen,
             (_, Layout::Tile16, Some(tile)) if site.compute == Compute::Int8 => Path::Tile(tile),
             (_, Layout::Tile16, Some(tile)) => Path::WidenTile(tile),
+            (_, Layout::Planes, _) => return Lowering::Gap("weights in planes are for GPUs"),
             (_, Layout::Tile16, None) => return Lowering::Gap("this width has no row-interleaved layout"),
         };
         let rows = w.rows.constant().unwrap_or(0) as usize;
