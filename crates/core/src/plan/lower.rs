@@ -108,6 +108,7 @@ enum Operand {
     Scratch(usize),
     Batch,
     Feed,
+    Zeros,
 }
 
 struct Planner<'g> {
@@ -144,6 +145,7 @@ impl Planner<'_> {
                 Arg::Scratch(i) => Operand::Scratch(first + i),
                 Arg::Batch => Operand::Batch,
                 Arg::Feed => Operand::Feed,
+                Arg::Zeros => Operand::Zeros,
             });
             let operands = operands.collect();
             let cost = step.cost.clone();
@@ -175,7 +177,7 @@ impl Planner<'_> {
         let in_slot = |o: &Operand| match *o {
             Operand::Value(v) => self.graph.values[v].source == Source::Node && !self.graph.values[v].sig.is_state(),
             Operand::Scratch(_) => true,
-            Operand::Batch | Operand::Feed => false,
+            Operand::Batch | Operand::Feed | Operand::Zeros => false,
         };
         let mut spans: BTreeMap<Operand, (usize, usize)> = BTreeMap::new();
         for (d, operands) in self.touches.iter().enumerate() {
@@ -196,7 +198,7 @@ impl Planner<'_> {
                 let bytes = match *o {
                     Operand::Value(v) => self.graph.values[v].sig.bytes(),
                     Operand::Scratch(s) => self.scratches[s].clone(),
-                    Operand::Batch | Operand::Feed => Expr::Const(0),
+                    Operand::Batch | Operand::Feed | Operand::Zeros => Expr::Const(0),
                 };
                 Life { bytes, span: *span }
             })
@@ -225,6 +227,7 @@ impl Planner<'_> {
                         is_written: first == n,
                     },
                     Operand::Batch => Named::outside(OperandId::Batch, Expr::Const(0), false),
+                    Operand::Zeros => Named::outside(OperandId::Zeros, Expr::Const(0), false),
                     Operand::Feed => Named::outside(OperandId::Feed, Expr::S * 4usize, is_sample(self.nodes[n])),
                 }
             });
@@ -242,6 +245,7 @@ impl Planner<'_> {
                     Operand::Scratch(_) => BufRef::Slot(slot[o]),
                     Operand::Batch => BufRef::Batch,
                     Operand::Feed => BufRef::Feed,
+                    Operand::Zeros => BufRef::Zeros,
                 })
                 .collect();
         }
