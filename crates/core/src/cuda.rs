@@ -13,6 +13,8 @@ use crate::ops::elementwise::{Binary, Tree, Unary};
 use crate::ops::{Access, Arg, Code, Compute, Cost, CudaCaps, Lowering, Site, Step, Target, Text};
 use crate::tensor::{Layout, Sig};
 
+/// What no other machine has: replaced where kernels run without a GPU.
+pub const MACHINE: &str = include_str!("kernels/machine.cuh");
 const COMMON: &str = include_str!("kernels/common.cuh");
 const BATCH: &str = include_str!("kernels/batch.cuh");
 /// Weights as kernels read them, and activations rounded to int8.
@@ -149,7 +151,7 @@ impl Unit {
             self.blocks,
             params.join(", "),
         );
-        let source = format!("{COMMON}{BATCH}{}{head}{}", self.defines, self.text);
+        let source = format!("{MACHINE}{COMMON}{BATCH}{}{head}{}", self.defines, self.text);
         let shared = self.shared as u32;
         let text = Text { source, entry, workgroup: self.threads, shared, access: self.access };
         Step { kernel, code: Code::Text(Arc::new(text)), args: self.args, grid, grain: 1, cost, grid_syncs: 0 }

@@ -9,7 +9,7 @@
 pub mod batch;
 pub mod cost;
 pub mod cpu_mem;
-pub(crate) mod cuda;
+pub mod cuda;
 pub mod device;
 pub mod expr;
 pub mod formats;

@@ -13,6 +13,11 @@ pub struct Switch {
 /// All switches.
 pub const SWITCHES: &[Switch] = &[
     Switch {
+        name: "ONETRIP_CUDA_LIBS",
+        values: "folders, separated as in PATH",
+        what: "Where CUDA's libraries are looked for besides the usual places.",
+    },
+    Switch {
         name: "ONETRIP_ISA",
         values: "portable, avx2, avx512",
         what: "Runs CPU kernels with this instruction set instead of the best one the processor has.",

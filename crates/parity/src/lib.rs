@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 pub mod counts;
+pub mod emulated;
 pub mod harness;
 pub mod invariants;
 pub mod ops;
@@ -24,6 +25,7 @@ pub mod whole;
 /// All tests; the slow ones on whole models only if asked for.
 pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
+    tests.extend(emulated::tests());
     tests.extend(rules::tests());
     tests.extend(pages::tests());
     tests.extend(plans::tests());

@@ -19,20 +19,18 @@ struct X {
 // Where the group of four that begins at element 4 * g lies.
 DEVICE u32 f32_group(u32 g) { return (g & 1) * (K / 2) + (g >> 1) * 4; }
 
-DEVICE float dot4(float4 a, float4 b, float c) { return fmaf(a.x, b.x, fmaf(a.y, b.y, fmaf(a.z, b.z, fmaf(a.w, b.w, c)))); }
-
 // BITS of a code, elements of a GROUP, ZERO taken off, OFFSET: there is a plane of offsets. INT8: activations are int8.
 template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
     const u8* codes;
     const u8* scales;
     const u8* offsets;
     static const int ELEMENTS = 128 / BITS;
-    static const int GROUPS = ELEMENTS > GROUP ? ELEMENTS / GROUP : 1;
+    static const int SCALES = ELEMENTS > GROUP ? ELEMENTS / GROUP : 1;
 
     struct Chunk {
         uint4 codes;
-        u16 scale[GROUPS];
-        u16 offset[GROUPS];
+        u16 scale[SCALES];
+        u16 offset[SCALES];
     };
 
     DEVICE Chunk load(u32 row, u32 chunk) const {
@@ -40,7 +38,7 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
         c.codes = stream16(codes + (size_t)row * (K / 8 * BITS) + chunk * 16);
         const size_t group = (size_t)row * (K / GROUP) + chunk * ELEMENTS / GROUP;
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++) {
+        for (int g = 0; g < SCALES; g++) {
             c.scale[g] = stream2(scales + (group + g) * 2);
             if (OFFSET) c.offset[g] = stream2(offsets + (group + g) * 2);
         }
@@ -79,16 +77,16 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
                 b = __dp4a((int)(w.w & 0x0f0f0f0f), (int)even.w, b);
                 b = __dp4a((int)((w.z >> 4) & 0x0f0f0f0f), (int)odd.z, b);
                 b = __dp4a((int)((w.w >> 4) & 0x0f0f0f0f), (int)odd.w, b);
-                if (GROUPS == 1) {
+                if (SCALES == 1) {
                     const float s = sum.x + sum.y;
                     acc[r][t] += from_f16(c[r].scale[0]) * (scale * (float)(a + b) - (float)ZERO * s);
                     if (OFFSET) acc[r][t] += from_f16(c[r].offset[0]) * s;
                 } else {
                     acc[r][t] += from_f16(c[r].scale[0]) * (scale * (float)a - (float)ZERO * sum.x);
-                    acc[r][t] += from_f16(c[r].scale[GROUPS - 1]) * (scale * (float)b - (float)ZERO * sum.y);
+                    acc[r][t] += from_f16(c[r].scale[SCALES - 1]) * (scale * (float)b - (float)ZERO * sum.y);
                     if (OFFSET) {
                         acc[r][t] += from_f16(c[r].offset[0]) * sum.x;
-                        acc[r][t] += from_f16(c[r].offset[GROUPS - 1]) * sum.y;
+                        acc[r][t] += from_f16(c[r].offset[SCALES - 1]) * sum.y;
                     }
                 }
             }

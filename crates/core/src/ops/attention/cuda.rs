@@ -38,7 +38,8 @@ fn unit(op: &Attention, threads: u32, keys: &str, values: &str, writes: bool) ->
     unit.batch().read("X_IN", "float", Arg::In(0));
     unit.set("HEADS", op.heads).set("KV_HEADS", op.kv_heads).set("DIM", op.dim).set("Q_STRIDE", op.q_stride());
     unit.set("KEY_TYPE", keys).set("VALUE_TYPE", values).set_f32("SCALE", op.scale);
-    unit.set("WINDOW", format!("{}u", op.window.unwrap_or(u32::MAX))).set_f32("SOFTCAP", op.softcap.unwrap_or(0.0));
+    unit.set("WINDOW", format!("{}u", op.window.unwrap_or(u32::MAX)));
+    unit.set("HAS_SOFTCAP", op.softcap.is_some() as u8).set_f32("SOFTCAP", op.softcap.unwrap_or(1.0));
     unit.set("GATE", op.gate as u8).set("ROTATE_Q", op.q_rope.is_some() as u8);
     set_rope(&mut unit, "Q_", op.q_rope.as_ref(), o.q_norm.map(Arg::In));
     let states = [("KEYS", o.states), ("VALUES", o.states + 1)];

@@ -64,8 +64,8 @@ KERNEL {
             KeyRow::store(x, own_k + (at - own) * KeyRow::BYTES);
             ValueRow::store(V_IN + source, own_v + (at - own) * ValueRow::BYTES);
             if (at == pos && head0 % (HEADS / KV_HEADS) == 0) {
-                KeyRow::store(x, KEYS + cache_at(batch, seq, pos, KV_HEADS, kv, KeyRow::BYTES));
-                ValueRow::store(V_IN + source, VALUES + cache_at(batch, seq, pos, KV_HEADS, kv, ValueRow::BYTES));
+                KeyRow::store(x, (u8*)KEYS + cache_at(batch, seq, pos, KV_HEADS, kv, KeyRow::BYTES));
+                ValueRow::store(V_IN + source, (u8*)VALUES + cache_at(batch, seq, pos, KV_HEADS, kv, ValueRow::BYTES));
             }
             __syncwarp();
         }
@@ -101,7 +101,7 @@ KERNEL {
                 }
 #pragma unroll
                 for (int i = LPK / 2; i > 0; i >>= 1) s += __shfl_xor_sync(FULL, s, i);
-                if (SOFTCAP > 0) s = SOFTCAP * tanh_bounded(s / SOFTCAP);
+                if (HAS_SOFTCAP) s = SOFTCAP * tanh_bounded(s / SOFTCAP);
                 if (lane_in_key == 0 && j < n) p[h * TILE + j] = s;
             }
         }
