@@ -109,8 +109,10 @@ fn properties(ordinal: usize, driver: i32) -> Result<Properties, DriverError> {
     let ask = |attribute| {
         let mut value = 0;
         // SAFETY: as above.
-        check(unsafe { cu::cuDeviceGetAttribute(&mut value, attribute, device) }, || format!("asking for {attribute:?}"))
-            .map(|()| value as u32)
+        check(unsafe { cu::cuDeviceGetAttribute(&mut value, attribute, device) }, || {
+            format!("asking for {attribute:?}")
+        })
+        .map(|()| value as u32)
     };
     let major = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
     Ok(Properties {
@@ -191,7 +193,9 @@ impl Gpu {
         self.wait()?;
         let from = bytes.as_ptr().cast();
         // SAFETY: the source is a live slice; callers name memory that they own and that is as large.
-        check(unsafe { cu::cuMemcpyHtoD_v2(at, from, bytes.len()) }, || format!("copying {} bytes to the GPU", bytes.len()))
+        check(unsafe { cu::cuMemcpyHtoD_v2(at, from, bytes.len()) }, || {
+            format!("copying {} bytes to the GPU", bytes.len())
+        })
     }
 
     /// Copies to the device in the order of the stream; `from` must stay as it is until then.
@@ -207,7 +211,9 @@ impl Gpu {
         self.wait()?;
         let to = bytes.as_mut_ptr().cast();
         // SAFETY: the target is a live slice; callers name memory that they own and that is as large.
-        check(unsafe { cu::cuMemcpyDtoH_v2(to, at, bytes.len()) }, || format!("copying {} bytes from the GPU", bytes.len()))
+        check(unsafe { cu::cuMemcpyDtoH_v2(to, at, bytes.len()) }, || {
+            format!("copying {} bytes from the GPU", bytes.len())
+        })
     }
 
     /// Copies from the device in the order of the stream, to byte `start` of pinned memory.
@@ -309,7 +315,9 @@ impl Gpu {
         let mut at = std::ptr::null_mut();
         let bytes = bytes.max(4096);
         // SAFETY: the pointer is to a live variable; the memory is given back once.
-        check(unsafe { cu::cuMemHostAlloc(&mut at, bytes, 0) }, || format!("pinning {bytes} bytes of the host's memory"))?;
+        check(unsafe { cu::cuMemHostAlloc(&mut at, bytes, 0) }, || {
+            format!("pinning {bytes} bytes of the host's memory")
+        })?;
         Ok(Pinned { at: at.cast(), bytes })
     }
 }

@@ -199,7 +199,9 @@ impl CudaDevice {
     fn failed(&self, e: DriverError) -> DeviceError {
         let hint = if e.out_of_memory {
             let (free, all) = (self.gpu.free_memory() as f64 / 1e9, self.properties.memory as f64 / 1e9);
-            format!("; {free:.1} GB of {all:.1} GB are free: use a smaller --context, --batch or model, or end what else uses the GPU")
+            format!(
+                "; {free:.1} GB of {all:.1} GB are free: use a smaller --context, --batch or model, or end what else uses the GPU"
+            )
         } else {
             String::new()
         };
@@ -247,7 +249,8 @@ impl CudaDevice {
         if self.words.as_ref().is_none_or(|w| w.bytes < bytes.len() as u64) {
             self.gpu.wait().map_err(|e| self.failed(e))?;
             self.words = None;
-            self.words = Some(self.allocate((bytes.len() as u64 * 2).next_power_of_two().max(1 << 16), "the step batch")?);
+            self.words =
+                Some(self.allocate((bytes.len() as u64 * 2).next_power_of_two().max(1 << 16), "the step batch")?);
             self.generation += 1;
         }
         if self.ring[slot].words.bytes().len() < bytes.len() {
@@ -320,7 +323,12 @@ impl CudaDevice {
             // Seen before: from now on it is a graph.
             Some(_) => {
                 let mut failed = 0;
-                let made = self.gpu.record(|| self.launch_all(r, batch, false).map_err(|(n, e)| { failed = n; e }));
+                let made = self.gpu.record(|| {
+                    self.launch_all(r, batch, false).map_err(|(n, e)| {
+                        failed = n;
+                        e
+                    })
+                });
                 let graph = made.map_err(|e| at(self, (failed, e)))?;
                 self.gpu.replay(&graph).map_err(|e| self.failed(e))?;
                 graphs.insert(shape, Some((self.generation, graph)));
@@ -354,7 +362,9 @@ impl CudaDevice {
             for (&(s, width), &to) in plan.outputs.iter().zip(&at) {
                 let bytes = self.offsets[s].1.min(rows * width as u64 * 4);
                 let from = self.address(&BufRef::Slot(s));
-                self.gpu.read_part(from, &self.ring[slot].outputs, to as usize, bytes as usize).map_err(|e| self.failed(e))?;
+                self.gpu
+                    .read_part(from, &self.ring[slot].outputs, to as usize, bytes as usize)
+                    .map_err(|e| self.failed(e))?;
             }
         } else {
             at.clear();
@@ -498,7 +508,10 @@ impl Device for CudaDevice {
     fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError> {
         let slot = (run.0.wrapping_sub(1) % RING as u64) as usize;
         if self.ring[slot].run != run.0 {
-            return Err(DeviceError::Batch(format!("the outputs of run {} are gone: {} came after it", run.0, self.runs)));
+            return Err(DeviceError::Batch(format!(
+                "the outputs of run {} are gone: {} came after it",
+                run.0, self.runs
+            )));
         }
         self.gpu.enter().map_err(|e| self.failed(e))?;
         self.counts.waits += 1;
@@ -507,7 +520,9 @@ impl Device for CudaDevice {
         let mut numbers = vec![0f32; rows * width];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut numbers);
         match self.ring[slot].at.get(index) {
-            Some(&at) => bytes.copy_from_slice(&self.ring[slot].outputs.bytes()[at as usize..at as usize + bytes.len()]),
+            Some(&at) => {
+                bytes.copy_from_slice(&self.ring[slot].outputs.bytes()[at as usize..at as usize + bytes.len()])
+            }
             None if run.0 == self.runs => {
                 self.gpu.read(self.address(&BufRef::Slot(s)), bytes).map_err(|e| self.failed(e))?;
             }
@@ -539,7 +554,10 @@ impl Device for CudaDevice {
         if self.gpu.enter().and_then(|()| self.gpu.read(arena.at, &mut bytes)).is_err() {
             return false;
         }
-        self.offsets.iter().map(|(at, len)| (at + len) as usize).all(|end| bytes[end..end + GUARD as usize].iter().all(|b| *b == POISON))
+        self.offsets
+            .iter()
+            .map(|(at, len)| (at + len) as usize)
+            .all(|end| bytes[end..end + GUARD as usize].iter().all(|b| *b == POISON))
     }
 
     fn counts(&self) -> Counts {

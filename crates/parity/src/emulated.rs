@@ -2,7 +2,7 @@
 //! wrong indices, lost barriers and wrong arithmetic on machines without a GPU; it says nothing about speed.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
@@ -12,8 +12,14 @@ use onetrip_core::batch::StepBatch;
 use onetrip_core::cpu_mem::AlignedBytes;
 use onetrip_core::cuda::MACHINE;
 use onetrip_core::device::{Counts, Device, DeviceError, Recording, Ticket, WeightData};
+use onetrip_core::formats::DType;
 use onetrip_core::ops::{Code, CudaCaps, Op, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
+use onetrip_engine::files::ModelFile;
+use onetrip_engine::model::{Model, ModelOptions};
+use onetrip_engine::step::Engine;
+
+use crate::harness::{CHUNK, Options, exceeds, forced, load, root_mean_square, sequences};
 
 /// Guard bytes behind each slot in tests, and what they and the slots are filled with: four of it are a NaN.
 const GUARD: usize = 256;
@@ -61,7 +67,10 @@ impl Emulated {
         }
         let path = self.folder.path().join(format!("{}.cpp", self.kernels.len()));
         let args: Vec<String> = (0..text.access.len()).map(|i| format!("emulated_args[{i}]")).collect();
-        let source = text.source.replace(MACHINE, "").replace("extern __shared__ uint4 dynamic[];", "uint4* dynamic = emulated_shared;");
+        let source = text
+            .source
+            .replace(MACHINE, "")
+            .replace("extern __shared__ uint4 dynamic[];", "uint4* dynamic = emulated_shared;");
         let source = format!(
             "{}\n{source}\nstatic void** emulated_args;\nstatic void emulated_call() {{ {}({}); }}\n\
              extern \"C\" void launch(void** args, u32 groups, u32 threads, u32 shared) {{\n\
@@ -77,7 +86,17 @@ impl Emulated {
         let failed = |why: String| DeviceError::Failed { device: "emulated".into(), at: String::new(), why };
         std::fs::write(&path, source).map_err(|e| failed(e.to_string()))?;
         let so = path.with_extension("so");
-        let flags = ["-std=c++17", "-O1", "-march=native", "-ffp-contract=off", "-fPIC", "-shared", "-w", "-fno-strict-aliasing", "-o"];
+        let flags = [
+            "-std=c++17",
+            "-O1",
+            "-march=native",
+            "-ffp-contract=off",
+            "-fPIC",
+            "-shared",
+            "-w",
+            "-fno-strict-aliasing",
+            "-o",
+        ];
         let made = Command::new("g++").args(flags).arg(&so).arg(&path).output().map_err(|e| failed(e.to_string()))?;
         if !made.status.success() {
             return Err(failed(format!("{}: {}", text.entry, String::from_utf8_lossy(&made.stderr))));
@@ -226,15 +245,53 @@ pub fn tests() -> Vec<Trial> {
         };
         Trial::test(format!("op/{op}/cuda-emulated"), run).with_ignored_flag(ignored)
     };
-    Op::NAMES.iter().map(|op| test(op)).collect()
+    let mut tests: Vec<Trial> = Op::NAMES.iter().map(|op| test(op)).collect();
+    tests.push(Trial::test("emulated/tiny answers as on the CPU", || whole(&tiny()?)).with_ignored_flag(ignored));
+    let qwen35 = || whole(&crate::qwen35::small_gguf(DType::Q4_0)?);
+    tests.push(Trial::test("emulated/qwen35 answers as on the CPU", qwen35).with_ignored_flag(ignored));
+    tests
 }
 
-/// Where a folder of CUDA's libraries is, if the switch names one.
-pub fn library_folders() -> Vec<PathBuf> {
-    onetrip_engine::switch::get("ONETRIP_CUDA_LIBS").map_or(vec![], |list| std::env::split_paths(&list).collect())
+fn tiny() -> Result<Vec<u8>, Failed> {
+    Ok(std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/tiny.gguf"))?)
 }
 
-/// A file that holds a text, for reading what was compiled.
-pub fn write_text(folder: &Path, text: &Text) -> std::io::Result<()> {
-    std::fs::write(folder.join(format!("{}.cu", text.entry)), &text.source)
+/// A ragged batch of three texts, then steps of one token each, on the CPU and with the CUDA kernels.
+fn whole(file: &[u8]) -> Result<(), Failed> {
+    for (o, tolerance) in [(Options::f32(), 1e-4), (Options::default(), 0.05)] {
+        let o = Options { sequences: 3, context: 128, ..o };
+        let mut emulated = Emulated::new().ok_or("there is no C++ compiler (g++)")?;
+        // Few groups a launch: each costs a processor time.
+        emulated.caps.sms = 8;
+        let options = ModelOptions { target: emulated.target(), device: "emulated".into(), ..o.model() };
+        let model = Model::new(ModelFile::from_slice("model", file)?, options)?;
+        let mut ours = Engine::load(model, Box::new(emulated), o.context, o.sequences, 1, &|_, _| {})?;
+        let mut cpu = load(ModelFile::from_slice("model", file)?, &o)?;
+        let text = |n: u32| (0..n).map(|i| (i * 37 + n) % 200 + 1).collect::<Vec<u32>>();
+        let (texts, then) = ([text(1), text(7), text(80)], [5, 6, 7]);
+        let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+        let mut answers = vec![];
+        for engine in [&mut cpu, &mut ours] {
+            let seqs = sequences(engine, 3)?;
+            let together = forced(engine, &seqs, &texts, &then, CHUNK)?;
+            seqs.iter().for_each(|&s| engine.scheduler().remove(s));
+            let seq = sequences(engine, 1)?;
+            answers.push((together, forced(engine, &seq, &texts[1..2], &then, CHUNK)?));
+        }
+        let size = root_mean_square(&answers[0].0, &answers[0].0.iter().map(|s| zeros(s)).collect());
+        for (a, b) in [(&answers[0].0, &answers[1].0), (&answers[0].1, &answers[1].1)] {
+            let error = root_mean_square(a, b) / size;
+            println!("{:?}: relative error {error:.1e}", o.compute);
+            if exceeds(error, tolerance) {
+                return Err(
+                    format!("{:?}: logits differ by {error:.1e} of their size > {tolerance:.0e}", o.compute).into()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn zeros(steps: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    steps.iter().map(|row| vec![0.0; row.len()]).collect()
 }

@@ -20,7 +20,7 @@ typedef unsigned long long u64;
 #define __forceinline__ inline
 #define __launch_bounds__(...)
 #define __shared__ static
-#define __align__(n) alignas(n)
+#define __align__(n) __attribute__((aligned(n)))
 #define DEVICE inline
 #define FULL 0xffffffffu
 

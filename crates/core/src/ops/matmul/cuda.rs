@@ -182,7 +182,10 @@ impl Cuda<'_> {
             );
             let unit_bytes: usize = used.iter().map(|&p| self.products[p].row_bytes * rows).sum();
             let limit = (FETCH / unit_bytes.max(1)).max(1);
-            let fetch: String = used.iter().map(|p| format!("W{p}.fetch((a - {begin}u) * UNIT_ROWS, min((b - {begin}u) * UNIT_ROWS, {n}u)); ")).collect();
+            let fetch: String = used
+                .iter()
+                .map(|p| format!("W{p}.fetch((a - {begin}u) * UNIT_ROWS, min((b - {begin}u) * UNIT_ROWS, {n}u)); "))
+                .collect();
             fetches += &format!(
                 "{{ const u32 a = max(first, {begin}u), b = min(min(end, {units}u), a + {limit}u); if (a < b) {{ {fetch}}} }}\n"
             );
@@ -243,9 +246,8 @@ impl Cuda<'_> {
                 } else {
                     "X_IN"
                 };
-                outputs += &format!(
-                    "float p{place}[16]; tile_product(W{p}, {x}, row0, {n}u, t0, rows, ws, xs, p{place});\n"
-                );
+                outputs +=
+                    &format!("float p{place}[16]; tile_product(W{p}, {x}, row0, {n}u, t0, rows, ws, xs, p{place});\n");
             }
             let value = self.value(o, &|place| format!("p{place}[i]"));
             outputs += &format!(
