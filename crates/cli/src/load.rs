@@ -5,9 +5,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use onetrip_core::ops::{CudaCaps, Target, WgslCaps};
 use onetrip_core::simd::Isa;
-use onetrip_cpu::CpuDevice;
 use onetrip_engine::config::ConfigError;
 use onetrip_engine::files::{Kind, ModelFile};
 use onetrip_engine::model::{Model, ModelError, ModelOptions};
@@ -15,11 +13,12 @@ use onetrip_engine::shape;
 use onetrip_engine::step::Engine;
 use onetrip_engine::switch;
 use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
+use onetrip_gpu::Commit;
 
 use crate::fail::Fail;
-use crate::machine;
 use crate::options::ModelArgs;
 use crate::output::{note, stderr_is_terminal};
+use crate::{device, machine};
 
 /// On a cache line, so that weights can be used where they lie in the program.
 #[repr(align(64))]
@@ -80,12 +79,8 @@ pub fn model(file: ModelFile, args: &ModelArgs) -> Result<Model, Fail> {
         weights: args.weights(),
         compute: args.compute(),
         fuse: args.fuse(),
-        target: match args.device() {
-            "cuda" => Target::Cuda(CudaCaps::default()),
-            "gpu" => Target::Wgsl(WgslCaps::default()),
-            _ => Target::Cpu(isa()?),
-        },
-        device: args.device().to_string(),
+        target: device::target(args.device())?,
+        device: device::split(args.device()).0.to_string(),
     };
     Ok(Model::new(file, options)?)
 }
@@ -121,15 +116,8 @@ pub fn threads(args: &ModelArgs) -> usize {
 
 /// Loads a model's weights and makes caches for `sequences` texts of at most `context` tokens.
 pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
-    if args.device() != "cpu" {
-        let what =
-            format!("the device {} is not in this build: `explain` and `count` plan for it, cpu runs", args.device());
-        return Err(Fail::Input(what));
-    }
     let threads = threads(args);
-    let device = CpuDevice::with_isa(Some(threads), isa()?);
-    let device =
-        device.map_err(|e| Fail::Work(format!("cannot start {threads} threads: {e}; give fewer --threads")))?;
+    let device = device::open(args.device(), threads, isa()?, Commit::Tick)?;
     let start = Instant::now();
     let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
     let is_shown = stderr_is_terminal();
@@ -147,7 +135,7 @@ pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) 
         });
         bar.set_position(done as u64);
     };
-    let engine = Engine::load(model, Box::new(device), context, sequences, threads, &progress);
+    let engine = Engine::load(model, device, context, sequences, threads, &progress);
     if let Ok(Some(bar)) = bar.into_inner() {
         bar.finish_and_clear();
     }

@@ -7,6 +7,7 @@ mod bench;
 mod calibrate;
 mod chat;
 mod count;
+mod device;
 mod devices;
 mod explain;
 mod fail;

@@ -3,13 +3,13 @@
 use clap::Args;
 use onetrip_core::ops::Op;
 use onetrip_core::selftest::{CaseResult, Verdict, run_case};
-use onetrip_cpu::CpuDevice;
+use onetrip_gpu::Commit;
 use serde_json::json;
 
 use crate::fail::Fail;
 use crate::options::{threads, whole};
 use crate::output::{Out, table};
-use crate::{load, machine};
+use crate::{device, load, machine};
 
 /// Flags of `selftest`.
 #[derive(Args)]
@@ -20,7 +20,10 @@ pub struct SelftestArgs {
     /// Only this op
     #[arg(long, value_name = "NAME", value_parser = op)]
     op: Option<String>,
-    /// Kernels of this instruction set [default: the best there is]
+    /// Device: `cpu`, `gpu`, or `gpu:NAME` of an adapter [default: cpu]
+    #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
+    device: Option<String>,
+    /// CPU kernels of this instruction set [default: the best there is]
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
     /// Threads of the CPU device [default: all processors]
@@ -42,13 +45,16 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
         None => load::isa()?,
     };
     let threads = args.threads.unwrap_or_else(machine::cores);
-    let device = CpuDevice::with_isa(Some(threads), isa);
-    let mut device =
-        device.map_err(|e| Fail::Work(format!("cannot start {threads} threads: {e}; give fewer --threads")))?;
+    let name = args.device.as_deref().unwrap_or("cpu");
+    let mut device = device::open(name, threads, isa, Commit::Tick)?;
+    let what = match device::split(name).0 {
+        "cpu" => format!("cpu ({}, {threads} threads)", isa.name()),
+        _ => name.to_string(),
+    };
     let mut results: Vec<CaseResult> = vec![];
     for (name, cases) in Op::all_cases() {
         if args.op.as_ref().is_none_or(|wanted| wanted == name) {
-            results.extend(cases.iter().map(|case| run_case(&mut device, name, case, args.seed)));
+            results.extend(cases.iter().map(|case| run_case(&mut *device, name, case, args.seed)));
         }
     }
     let count = |is: fn(&Verdict) -> bool| results.iter().filter(|r| is(&r.verdict)).count();
@@ -68,7 +74,7 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
         };
         let results: Vec<_> = results.iter().map(row).collect();
         out.object(
-            &json!({ "device": "cpu", "isa": isa.name(), "threads": threads, "seed": args.seed, "passed": passed,
+            &json!({ "device": name, "isa": isa.name(), "threads": threads, "seed": args.seed, "passed": passed,
                             "failed": failed, "gaps": gaps, "results": results }),
         )?;
     } else {
@@ -80,7 +86,7 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
         };
         let rows: Vec<_> = results.iter().map(row).collect();
         out.text(&table(&["op", "case", "kernels", ">largest error", ">allowed", "verdict"], &rows))?;
-        out.line(&format!("\ncpu ({}, {threads} threads): {passed} passed, {failed} failed, {gaps} gaps", isa.name()))?;
+        out.line(&format!("\n{what}: {passed} passed, {failed} failed, {gaps} gaps"))?;
     }
     if failed > 0 {
         let names: Vec<String> = results

@@ -23,3 +23,4 @@ pub mod run;
 pub mod selftest;
 pub mod simd;
 pub mod tensor;
+mod wgsl;

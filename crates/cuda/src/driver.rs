@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString, c_void};
 use std::path::PathBuf;
 
 use cudarc::driver::sys as cu;
+use onetrip_core::ops::CudaCaps;
 
 use crate::libs::Lib;
 
@@ -60,6 +61,13 @@ pub struct Properties {
     pub memory: u64,
     /// CUDA version of the driver: 13000 for 13.0.
     pub driver: i32,
+}
+
+impl Properties {
+    /// What kernels may know of it.
+    pub fn caps(&self) -> CudaCaps {
+        CudaCaps { sm: self.sm, sms: self.sms, shared: self.shared, lt: false }
+    }
 }
 
 /// Why there is no GPU.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use onetrip_core::batch::StepBatch;
 use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData};
-use onetrip_core::ops::{Code, CudaCaps, Target, Text};
+use onetrip_core::ops::{Code, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
 
 pub mod driver;
@@ -381,8 +381,7 @@ impl Device for CudaDevice {
     }
 
     fn target(&self) -> Target {
-        let p = &self.properties;
-        Target::Cuda(CudaCaps { sm: p.sm, sms: p.sms, shared: p.shared, lt: false })
+        Target::Cuda(self.properties.caps())
     }
 
     fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {

@@ -13,6 +13,16 @@ pub struct Switch {
 /// All switches.
 pub const SWITCHES: &[Switch] = &[
     Switch {
+        name: "ONETRIP_CACHE",
+        values: "a folder",
+        what: "Where compiled kernels are kept, instead of the user's cache folder.",
+    },
+    Switch {
+        name: "ONETRIP_CUDA_LAUNCH",
+        values: "words of: each, replay, serial",
+        what: "Hands CUDA kernels over one by one or as a kept graph; `serial` has each wait for the one before it.",
+    },
+    Switch {
         name: "ONETRIP_CUDA_LIBS",
         values: "folders, separated as in PATH",
         what: "Where CUDA's libraries are looked for besides the usual places.",
@@ -45,9 +55,19 @@ pub fn models_dir() -> Option<std::path::PathBuf> {
     folder("ONETRIP_MODELS", "models")
 }
 
+/// Folders where CUDA's libraries are looked for besides the usual places.
+pub fn cuda_libraries() -> Vec<std::path::PathBuf> {
+    get("ONETRIP_CUDA_LIBS").map_or(vec![], |list| std::env::split_paths(&list).collect())
+}
+
 /// Where profiles of devices are kept: the switch, or `onetrip/profiles` in the user's cache folder.
 pub fn profiles_dir() -> Option<std::path::PathBuf> {
     folder("ONETRIP_PROFILES", "profiles")
+}
+
+/// Where compiled kernels are kept: the switch, or `onetrip/kernels` in the user's cache folder.
+pub fn cache_dir() -> Option<std::path::PathBuf> {
+    folder("ONETRIP_CACHE", "kernels")
 }
 
 fn folder(switch: &str, name: &str) -> Option<std::path::PathBuf> {

@@ -8,6 +8,7 @@ use libtest_mimic::{Arguments, Trial};
 
 pub mod counts;
 pub mod emulated;
+pub mod gpu;
 pub mod harness;
 pub mod invariants;
 pub mod ops;
@@ -26,6 +27,7 @@ pub mod whole;
 pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(emulated::tests());
+    tests.extend(gpu::tests());
     tests.extend(rules::tests());
     tests.extend(pages::tests());
     tests.extend(plans::tests());

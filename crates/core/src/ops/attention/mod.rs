@@ -18,6 +18,7 @@ use crate::tensor::Cache;
 
 mod cpu;
 mod cuda;
+mod wgsl;
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
@@ -192,8 +193,8 @@ impl OpDef for Attention {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

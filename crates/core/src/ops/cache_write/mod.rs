@@ -11,6 +11,7 @@ use crate::reference::{Part, Parts, encode_row};
 use crate::tensor::Cache;
 
 mod cuda;
+pub(crate) mod wgsl;
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
@@ -120,8 +121,8 @@ impl OpDef for CacheWrite {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@
 //! Input `[rows, groups·group]`, output `[rows, groups·len]`.
 
 use super::*;
+use crate::wgsl::Wgsl;
 
 mod cuda;
 
@@ -71,8 +72,13 @@ impl OpDef for Columns {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        let Columns { group, start, len } = *self;
+        let mut w = Wgsl::new("columns/copy", 128);
+        w.read("x", Arg::In(0), site.ins[0].dtype);
+        let at = format!("x_at(r * {}u + c / {len}u * {group}u + {start}u + c % {len}u)", site.ins[0].width);
+        w.function("value(r: u32, c: u32) -> f32", &at);
+        w.each(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -6,6 +6,7 @@
 
 use super::*;
 use crate::formats::DType;
+use crate::wgsl::Wgsl;
 
 mod cuda;
 
@@ -95,8 +96,19 @@ impl OpDef for Conv {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        if !site.ins[1].dtype.is_float() {
+            return Lowering::Gap("a quantized filter has no kernel");
+        }
+        let channels = site.ins[0].width;
+        let mut w = Wgsl::new("conv/channels", 128);
+        w.number("TAPS", self.taps);
+        w.number("CHANNELS", channels);
+        w.read("x", Arg::In(0), site.ins[0].dtype);
+        w.read("w", Arg::In(1), site.ins[1].dtype);
+        w.bind("state", "f32", Arg::Out(1), Access::ReadWrite);
+        w.write("y", Arg::Out(0));
+        w.text(include_str!("kernel.wgsl")).lowering(Expr::S * channels.div_ceil(128), self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -22,6 +22,7 @@ use crate::tensor::Role;
 
 mod cpu;
 mod cuda;
+mod wgsl;
 
 /// What comes before the rule in the fused form: a causal convolution of the joint row, SiLU, and the L2 norms of
 /// query and key heads.
@@ -189,8 +190,8 @@ impl OpDef for DeltaNet {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::reference::Part;
+use crate::wgsl::{self, Wgsl};
 
 mod cpu;
 mod cuda;
@@ -253,8 +254,22 @@ impl OpDef for Elementwise {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        if site.ins.iter().any(|s| !s.dtype.is_float()) {
+            return Lowering::Gap("elementwise operands in blocks have no kernel");
+        }
+        let mut w = Wgsl::new("elementwise/each", 128);
+        for (i, sig) in site.ins.iter().enumerate() {
+            w.read(&format!("a{i}"), Arg::In(i), sig.dtype);
+        }
+        let operand = |i: usize| {
+            let sig = &site.ins[i];
+            let (row, column) = (sig.rows.constant() == Some(1), sig.width == site.outs[0].width);
+            let column = if column { "c".into() } else { format!("c % {}u", sig.width) };
+            if row { format!("a{i}_at({column})") } else { format!("a{i}_at(r * {}u + {column})", sig.width) }
+        };
+        w.function("value(r: u32, c: u32) -> f32", &wgsl::tree(&self.tree, &operand));
+        w.each(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::tensor::{Layout, tile_layout};
+use crate::wgsl::{self, Wgsl};
 
 mod cuda;
 
@@ -76,8 +77,23 @@ impl OpDef for Embed {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        let table = &site.ins[0];
+        let mut w = Wgsl::new(if self.scale == 1.0 { "embed/rows" } else { "embed/scaled" }, 128);
+        w.bind("feed", "u32", Arg::Feed, Access::Read);
+        w.number("VOCABULARY", table.rows.constant().unwrap_or(1) as usize);
+        w.number("K", table.width);
+        let value = match (table.layout(), wgsl::planes(&mut w, "table", Arg::In(0), table)) {
+            (Layout::Planes, true) => "table_number(token(r), c)",
+            (Layout::Stored, false) if table.dtype.is_float() => {
+                w.read("table", Arg::In(0), table.dtype);
+                "table_at(token(r) * WIDTH + c)"
+            }
+            _ => return Lowering::Gap("quantized tables are read from planes on GPUs"),
+        };
+        let scaled = format!("{value} * {}", wgsl::float(self.scale));
+        w.function("value(r: u32, c: u32) -> f32", if self.scale == 1.0 { value } else { &scaled });
+        w.text(include_str!("kernel.wgsl")).each(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

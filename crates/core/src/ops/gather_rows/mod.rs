@@ -1,6 +1,7 @@
 //! The rows whose logits are wanted. Inputs: `[T, width]`. Output: `[S, width]` (the last row of each sequence).
 
 use super::*;
+use crate::wgsl::Wgsl;
 
 mod cuda;
 
@@ -49,8 +50,11 @@ impl OpDef for GatherRows {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        let mut w = Wgsl::new("gather_rows/copy", 128);
+        w.read("x", Arg::In(0), site.ins[0].dtype);
+        w.function("value(r: u32, c: u32) -> f32", "x_at(batch_logit_row(r) * WIDTH + c)");
+        w.each(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -1,6 +1,7 @@
 //! `y = x / sqrt(Σx² + eps)` over groups of `dim` numbers. Input and output: `[rows, groups·dim]`. Sums in f32.
 
 use super::*;
+use crate::wgsl::{Wgsl, caps};
 
 mod cuda;
 
@@ -75,8 +76,17 @@ impl OpDef for L2Norm {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        let (width, rows) = (site.outs[0].width, &site.outs[0].rows);
+        let mut w = Wgsl::new("l2_norm/rows", 64);
+        w.number("DIM", self.dim);
+        w.number("GROUPS", width / self.dim);
+        w.float("EPS", self.eps);
+        w.size("rows", rows);
+        w.read("x", Arg::In(0), site.ins[0].dtype);
+        w.write("y", Arg::Out(0));
+        let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
+        w.lowering(rows.clone() * (width / self.dim), self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

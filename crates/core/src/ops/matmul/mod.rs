@@ -17,6 +17,7 @@ use crate::tensor::{Layout, Role};
 
 mod cpu;
 mod cuda;
+mod wgsl;
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
@@ -139,8 +140,8 @@ impl OpDef for Matmul {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

@@ -6,6 +6,7 @@ use super::*;
 use crate::formats::DType;
 use crate::ops::elementwise::Elementwise;
 use crate::reference::{Part, Parts};
+use crate::wgsl::{Wgsl, caps};
 
 pub(crate) mod cuda;
 
@@ -119,8 +120,29 @@ impl OpDef for RmsNorm {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        if site.ins.iter().any(|s| !s.dtype.is_float()) {
+            return Lowering::Gap("a quantized norm weight has no kernel");
+        }
+        let (width, rows) = (site.outs[0].width, &site.outs[0].rows);
+        let dim = self.group(width);
+        let kernel = match (self.weight, self.residual) {
+            (_, true) => "rms_norm/residual",
+            (true, _) => "rms_norm/weight",
+            _ => "rms_norm/plain",
+        };
+        let mut w = Wgsl::new(kernel, if dim > 512 { 256 } else { 64 });
+        w.number("DIM", dim);
+        w.number("GROUPS", width / dim);
+        w.float("EPS", self.eps);
+        w.size("rows", rows);
+        w.read("x", Arg::In(0), site.ins[0].dtype);
+        let other = |is: bool, i: usize| is.then(|| (Arg::In(i), site.ins[i].dtype));
+        w.read_or("weight", other(self.weight, 1), 1.0);
+        w.read_or("residual", other(self.residual, 1 + self.weight as usize), 0.0);
+        w.write("y", Arg::Out(0));
+        let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
+        w.lowering(rows.clone() * (width / dim), self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

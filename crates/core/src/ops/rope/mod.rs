@@ -10,6 +10,7 @@ use crate::ops::rms_norm::RmsNorm;
 use crate::reference::{Part, Parts};
 
 pub(crate) mod cuda;
+pub(crate) mod wgsl;
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
@@ -123,8 +124,8 @@ impl OpDef for Rope {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

@@ -8,6 +8,7 @@
 
 use super::*;
 use crate::batch::SampleParams;
+use crate::wgsl::{Wgsl, caps};
 
 mod cuda;
 
@@ -191,8 +192,20 @@ impl OpDef for Sample {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        let vocabulary = site.ins[0].width;
+        let mut w = Wgsl::new("sample/row", 256);
+        w.number("V", vocabulary);
+        w.number("TOP", self.top);
+        w.number("ID_STEPS", (usize::BITS - vocabulary.leading_zeros()) as usize);
+        w.size("rows", &site.ins[0].rows);
+        w.read("logits", Arg::In(0), site.ins[0].dtype);
+        w.bind("copy", "f32", Arg::Scratch(0), Access::ReadWrite);
+        w.bind("feed", "u32", Arg::Feed, Access::ReadWrite);
+        w.write("y", Arg::Out(0));
+        let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
+        let step = w.step(site.ins[0].rows.clone(), self.cost(site));
+        Lowering::Steps { steps: vec![step], scratch: vec![site.ins[0].rows.clone() * (vocabulary * 4)] }
     }
 
     fn cases() -> Vec<Case> {

@@ -1,0 +1,44 @@
+// A weight $W in planes, bound as vec4<u32>: $W_BITS, $W_GROUP, $W_ZERO, $W_OFFSET; planes at $W_AT_SCALES, $W_AT_OFFSETS
+// (in words).
+fn $W_half(at: u32, i: u32) -> f32 {
+    let word = at + (i >> 1u);
+    return unpack2x16float($W[word >> 2u][word & 3u])[i & 1u];
+}
+
+// The numbers 8i .. 8i + 8 of a row.
+fn $W_eight(row: u32, i: u32) -> Eight {
+    let group = (row * K + i * 8u) / $W_GROUP;
+    let scale = $W_half($W_AT_SCALES, group);
+    var e: Eight;
+    if $W_BITS == 4u {
+        let at = row * (K / 8u) + i;
+        let word = $W[at >> 2u][at & 3u];
+        let low = vec4<f32>(unpack4xU8(word & 0x0f0f0f0fu)) - $W_ZERO;
+        let high = vec4<f32>(unpack4xU8((word >> 4u) & 0x0f0f0f0fu)) - $W_ZERO;
+        e = Eight(vec4<f32>(low.x, high.x, low.y, high.y) * scale, vec4<f32>(low.z, high.z, low.w, high.w) * scale);
+    } else {
+        let at = row * (K / 4u) + 2u * i;
+        let four = $W[at >> 2u];
+        let words = select(four.zw, four.xy, (at & 3u) == 0u);
+        e = Eight(vec4<f32>(unpack4xI8(words.x)) * scale, vec4<f32>(unpack4xI8(words.y)) * scale);
+    }
+    if $W_OFFSET {
+        let offset = $W_half($W_AT_OFFSETS, group);
+        e = Eight(e.a + offset, e.b + offset);
+    }
+    return e;
+}
+
+// One number of a row.
+fn $W_number(row: u32, c: u32) -> f32 {
+    let i = row * K + c;
+    var code: f32;
+    if $W_BITS == 4u {
+        code = f32(($W[i >> 5u][(i >> 3u) & 3u] >> (4u * (i & 7u))) & 15u) - $W_ZERO;
+    } else {
+        code = f32(extractBits(i32($W[i >> 4u][(i >> 2u) & 3u]), 8u * (i & 3u), 8u));
+    }
+    let x = $W_half($W_AT_SCALES, i / $W_GROUP) * code;
+    if $W_OFFSET { return x + $W_half($W_AT_OFFSETS, i / $W_GROUP); }
+    return x;
+}

@@ -1,0 +1,40 @@
+// Sums and maxima through workgroup memory. All threads call them, all get the result.
+const LANES: u32 = 32u;
+var<workgroup> reduce_part: array<f32, WG>;
+
+// Over LANES neighbours, which begin at a multiple of LANES.
+fn lanes_sum(x: f32, lid: u32) -> f32 {
+    reduce_part[lid] = x;
+    for (var n = LANES / 2u; n > 0u; n /= 2u) {
+        workgroupBarrier();
+        if lid % LANES < n { reduce_part[lid] += reduce_part[lid + n]; }
+    }
+    workgroupBarrier();
+    let sum = reduce_part[lid - lid % LANES];
+    workgroupBarrier();
+    return sum;
+}
+
+fn workgroup_sum(x: f32, lid: u32) -> f32 {
+    reduce_part[lid] = x;
+    for (var n = WG / 2u; n > 0u; n /= 2u) {
+        workgroupBarrier();
+        if lid < n { reduce_part[lid] += reduce_part[lid + n]; }
+    }
+    workgroupBarrier();
+    let sum = reduce_part[0];
+    workgroupBarrier();
+    return sum;
+}
+
+fn workgroup_max(x: f32, lid: u32) -> f32 {
+    reduce_part[lid] = x;
+    for (var n = WG / 2u; n > 0u; n /= 2u) {
+        workgroupBarrier();
+        if lid < n { reduce_part[lid] = max(reduce_part[lid], reduce_part[lid + n]); }
+    }
+    workgroupBarrier();
+    let largest = reduce_part[0];
+    workgroupBarrier();
+    return largest;
+}

@@ -1,0 +1,31 @@
+// Sums and maxima through shuffles. LANES is at most the smallest subgroup of the device, whatever size it then chooses.
+// All threads call them, all get the result.
+var<workgroup> reduce_part: array<f32, WG / LANES>;
+
+// Over LANES neighbours, which begin at a multiple of LANES.
+fn lanes_sum(x: f32, lid: u32) -> f32 {
+    var sum = x;
+    for (var n = LANES / 2u; n > 0u; n /= 2u) { sum += subgroupShuffleXor(sum, n); }
+    return sum;
+}
+
+fn workgroup_sum(x: f32, lid: u32) -> f32 {
+    let part = lanes_sum(x, lid);
+    if lid % LANES == 0u { reduce_part[lid / LANES] = part; }
+    workgroupBarrier();
+    var sum = 0.0;
+    for (var i = 0u; i < WG / LANES; i++) { sum += reduce_part[i]; }
+    workgroupBarrier();
+    return sum;
+}
+
+fn workgroup_max(x: f32, lid: u32) -> f32 {
+    var part = x;
+    for (var n = LANES / 2u; n > 0u; n /= 2u) { part = max(part, subgroupShuffleXor(part, n)); }
+    if lid % LANES == 0u { reduce_part[lid / LANES] = part; }
+    workgroupBarrier();
+    var largest = reduce_part[0];
+    for (var i = 1u; i < WG / LANES; i++) { largest = max(largest, reduce_part[i]); }
+    workgroupBarrier();
+    return largest;
+}

@@ -1,0 +1,28 @@
+// The keys and values of this step's rows, as the cache would give them back.
+fn own(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u32) {
+    let start = batch_span(seq, 0u);
+    for (var i = 0u; i <= position - new_; i++) {
+        let from_ = (start + i) * kc_HEADS * kc_DIM + kv * kc_DIM;
+        k_load(from_, lid);
+        for (var d = lid; d < kc_DIM; d += WG) {
+            kc_numbers[d] = k_rotated(start + i, d);
+            vc_numbers[d] = v_at(from_ + d);
+        }
+        kc_prepare(lid);
+        vc_prepare(lid);
+        let words = (kc_BYTES + 3u) / 4u;
+        for (var w = lid; w < words; w += WG) { own_k_words[i * words + w] = kc_encoded(w); }
+        let v_words = (vc_BYTES + 3u) / 4u;
+        for (var w = lid; w < v_words; w += WG) { own_v_words[i * v_words + w] = vc_encoded(w); }
+        if start + i == row && head % GROUP == 0u {
+            let page = batch_page(seq, position);
+            let offset = batch_page_offset(position);
+            kc_store(kc_at(page, kv, offset), lid);
+            vc_store(vc_at(page, kv, offset), lid);
+        }
+        workgroupBarrier();
+    }
+}
+
+fn own_key(i: u32, four: u32) -> vec4<f32> { return own_k_four(i * ((kc_BYTES + 3u) / 4u) * 4u, four); }
+fn own_value(i: u32, four: u32) -> vec4<f32> { return own_v_four(i * ((vc_BYTES + 3u) / 4u) * 4u, four); }

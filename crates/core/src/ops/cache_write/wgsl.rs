@@ -1,0 +1,85 @@
+//! Caches in WGSL: writing them, and reading them inside other kernels.
+
+use super::*;
+use crate::ops::rope::wgsl::head;
+use crate::wgsl::{Wgsl, caps};
+
+/// Why a cache has no kernels; none where it has some.
+pub(crate) fn gap(cache: &Sig) -> Option<&'static str> {
+    let Some(Cache { dim, .. }) = cache.cache() else { return Some("the value written to is no cache") };
+    let known = matches!(cache.dtype, DType::F32 | DType::F16 | DType::Q8_0);
+    match known && dim.is_multiple_of(4) && cache.dtype.row_bytes(dim).is_some() {
+        true => None,
+        false => {
+            Some("caches have kernels in f32, f16 and q8_0, for heads of whole blocks and a multiple of 4 numbers")
+        }
+    }
+}
+
+/// Declares a cache as `name`: its memory, and readers of it. One with `write` can also be written.
+pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) {
+    let (dim, heads) = sig.cache().map_or((0, 0), |c| (c.dim, c.heads));
+    let bytes = sig.dtype.row_bytes(dim).unwrap_or(0);
+    w.number(&format!("{name}_DIM"), dim);
+    w.number(&format!("{name}_HEADS"), heads);
+    w.number(&format!("{name}_BYTES"), bytes);
+    let kind = match sig.dtype {
+        DType::F32 => 0,
+        DType::F16 => 1,
+        _ => 2,
+    };
+    w.number(&format!("{name}_KIND"), kind);
+    // Neighbours share a word where a vector is no whole number of words: both write their half of it.
+    let shared = write && !bytes.is_multiple_of(4);
+    let access = if write { Access::ReadWrite } else { Access::Read };
+    w.bind(name, if shared { "atomic<u32>" } else { "u32" }, arg, access);
+    let word = if shared { format!("atomicLoad(&{name}[i])") } else { format!("{name}[i]") };
+    w.function(&format!("{name}_word(i: u32) -> u32"), &word);
+    let both = |text: &str| text.replace("$S", name).replace("$C", name);
+    w.line(both(include_str!("cache.wgsl")));
+    w.line(both(include_str!("read.wgsl")));
+    if write {
+        let put = match shared {
+            true => format!("atomicAnd(&{name}[i], ~mask); atomicOr(&{name}[i], word & mask);"),
+            false => format!("{name}[i] = word;"),
+        };
+        w.line(format!("fn {name}_put(i: u32, word: u32, mask: u32) {{ {put} }}"));
+        w.line(both(include_str!("encode.wgsl")));
+    }
+}
+
+/// Declares a reader of vectors in the form of cache `cache`, which lie in workgroup memory: `count` of them.
+pub(crate) fn own(w: &mut Wgsl, name: &str, cache: &str, count: usize) {
+    w.line(format!("var<workgroup> {name}_words: array<u32, (({cache}_BYTES + 3u) / 4u) * {count}u>;"));
+    w.function(&format!("{name}_word(i: u32) -> u32"), &format!("{name}_words[i]"));
+    w.line(include_str!("read.wgsl").replace("$S", name).replace("$C", cache));
+}
+
+pub(super) fn lower(op: &CacheWrite, site: &Site) -> Lowering {
+    let first = op.first_state();
+    if let Some(why) = site.ins[first..].iter().find_map(gap) {
+        return Lowering::Gap(why);
+    }
+    let (kernel, outs) = match (op.pair, &op.rope) {
+        (false, _) => ("cache_write/one", 1),
+        (true, None) => ("cache_write/pair", 2),
+        (true, Some(_)) => ("cache_write/rope", 2),
+    };
+    let w = Wgsl::new(kernel, 64);
+    let mut w = w.reductions(&caps(site.target));
+    let norm = op.has_norm().then(|| (Arg::In(2), site.ins[2].dtype));
+    let dim = site.ins[first].cache().map_or(0, |c| c.dim);
+    let heads = site.ins[first].cache().map_or(0, |c| c.heads);
+    head(&mut w, "k", dim, Arg::In(0), op.rope.as_ref(), norm);
+    cache(&mut w, "kc", Arg::Out(0), &site.ins[first], true);
+    let mut values = "";
+    if outs == 2 {
+        w.read("v", Arg::In(1), DType::F32);
+        cache(&mut w, "vc", Arg::Out(1), &site.ins[first + 1], true);
+        values = "for (var d = lid; d < vc_DIM; d += WG) { vc_numbers[d] = v_at(g * vc_DIM + d); }
+    vc_prepare(lid);
+    vc_store(vc_at(page, g % vc_HEADS, offset), lid);";
+    }
+    w.line(include_str!("kernel.wgsl").replace("$VALUES", values));
+    w.lowering(Expr::T * heads, op.cost(site))
+}

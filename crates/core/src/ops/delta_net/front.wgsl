@@ -1,0 +1,47 @@
+// Query, key and value out of a convolution of the joint row x [q, k, v] of CHANNELS and SiLU; the L2 norm is the caller's.
+// w_at: the filter; conv_state holds the last TAPS - 1 rows of a sequence.
+fn front(seq: u32, t: u32, c: u32) -> f32 {
+    var sum = 0.0;
+    let start = batch_span(seq, 0u);
+    for (var i = 0u; i < TAPS; i++) {
+        // Row of the input, counted from the oldest one in the state.
+        let row = t + i;
+        if row >= TAPS - 1u {
+            sum += w_at(c * TAPS + i) * x_at((start + row - (TAPS - 1u)) * CHANNELS + c);
+        } else if batch_span(seq, 4u) == 0u {
+            sum += w_at(c * TAPS + i) * conv_state[(batch_span(seq, 3u) * (TAPS - 1u) + row) * CHANNELS + c];
+        }
+    }
+    return silu(sum);
+}
+
+fn front_query(seq: u32, t: u32, i: u32) -> f32 { return front(seq, t, i); }
+fn front_key(seq: u32, t: u32, i: u32) -> f32 { return front(seq, t, K_HEADS * K_DIM + i); }
+fn front_value(seq: u32, t: u32, i: u32) -> f32 { return front(seq, t, 2u * K_HEADS * K_DIM + i); }
+
+// Keeps the last rows of the channels of this workgroup's heads, each channel by one thread.
+fn keep(seq: u32, kh: u32, start: u32, count: u32, slot: u32, begins: bool, lid: u32) {
+    storageBarrier();
+    workgroupBarrier();
+    let all = 2u * K_DIM + HEADS_EACH * V_DIM;
+    for (var n = lid; n < all; n += WG) {
+        var c = kh * K_DIM + n;
+        if n >= 2u * K_DIM {
+            let i = n - 2u * K_DIM;
+            c = 2u * K_HEADS * K_DIM + (i / V_DIM * K_HEADS + kh) * V_DIM + i % V_DIM;
+        } else if n >= K_DIM {
+            c = (K_HEADS + kh) * K_DIM + n - K_DIM;
+        }
+        // Rising order: a row that moves down is read before it is overwritten.
+        for (var i = 0u; i < TAPS - 1u; i++) {
+            let row = i + count;
+            var x = 0.0;
+            if row >= TAPS - 1u {
+                x = x_at((start + row - (TAPS - 1u)) * CHANNELS + c);
+            } else if !begins {
+                x = conv_state[(slot * (TAPS - 1u) + row) * CHANNELS + c];
+            }
+            conv_state[(slot * (TAPS - 1u) + i) * CHANNELS + c] = x;
+        }
+    }
+}

@@ -1,0 +1,84 @@
+// One workgroup a key head of a sequence, with all value heads that read it: HEADS_EACH heads of V_DIM columns, as many
+// at a time as there are threads for; a thread keeps a column of the state, and runs over the tokens one by one.
+//
+// Head h of the values reads key head h % K_HEADS. `front(…)` makes a number of query, key or value of a token.
+var<workgroup> query: array<f32, K_DIM>;
+var<workgroup> key: array<f32, K_DIM>;
+var<workgroup> squares: array<f32, WG>;
+
+// The sum over the V_DIM threads of one value head.
+fn head_sum(x: f32, lid: u32) -> f32 {
+    squares[lid] = x;
+    workgroupBarrier();
+    var sum = 0.0;
+    let from_ = lid - lid % V_DIM;
+    for (var i = 0u; i < V_DIM; i++) { sum += squares[min(from_ + i, WG - 1u)]; }
+    workgroupBarrier();
+    return sum;
+}
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let g = wid.x + wid.y * nwg.x;
+    let seq = g / K_HEADS;
+    if seq >= batch_s() { return; }
+    let kh = g % K_HEADS;
+    let start = batch_span(seq, 0u);
+    let count = batch_span(seq, 1u);
+    let slot = batch_span(seq, 3u);
+    let begins = batch_span(seq, 4u) != 0u;
+    const AT_ONCE = WG / V_DIM;
+    for (var turn = 0u; turn < (HEADS_EACH + AT_ONCE - 1u) / AT_ONCE; turn++) {
+        let own = turn * AT_ONCE + lid / V_DIM;
+        let is_on = lid / V_DIM < AT_ONCE && own < HEADS_EACH;
+        // Threads without a column do the same work on the last one and store nothing.
+        let h = min(own, HEADS_EACH - 1u) * K_HEADS + kh;
+        let j = lid % V_DIM;
+        let at = (slot * V_HEADS + h) * K_DIM * V_DIM + j;
+        var column: array<f32, K_DIM>;
+        for (var i = 0u; i < K_DIM; i++) {
+            column[i] = 0.0;
+            if !begins { column[i] = state[at + i * V_DIM]; }
+        }
+        for (var t = 0u; t < count; t++) {
+            let row = start + t;
+            var sums = vec2<f32>(0.0);
+            for (var i = lid; i < K_DIM; i += WG) {
+                let q = front_query(seq, t, kh * K_DIM + i);
+                let k = front_key(seq, t, kh * K_DIM + i);
+                query[i] = q;
+                key[i] = k;
+                sums += vec2<f32>(q * q, k * k);
+            }
+            var factors = vec2<f32>(1.0);
+            if FRONT {
+                factors.x = inverseSqrt(workgroup_sum(sums.x, lid) + L2_EPS);
+                factors.y = inverseSqrt(workgroup_sum(sums.y, lid) + L2_EPS);
+            } else {
+                workgroupBarrier();
+            }
+            let v = front_value(seq, t, h * V_DIM + j);
+            let decay = exp(g_at(row * V_HEADS + h));
+            var predicted = 0.0;
+            for (var i = 0u; i < K_DIM; i++) {
+                column[i] *= decay;
+                predicted += column[i] * key[i];
+            }
+            let d = beta_at(row * V_HEADS + h) * (v - predicted * factors.y) * factors.y;
+            var o = 0.0;
+            for (var i = 0u; i < K_DIM; i++) {
+                column[i] += key[i] * d;
+                o += column[i] * query[i];
+            }
+            o *= factors.x * SCALE;
+            if NORM { o *= inverseSqrt(head_sum(o * o, lid) / f32(V_DIM) + NORM_EPS) * norm_at(j); }
+            let i = (row * V_HEADS + h) * V_DIM + j;
+            if is_on { y[i] = o * gate_at(i); }
+            workgroupBarrier();
+        }
+        if is_on {
+            for (var i = 0u; i < K_DIM; i++) { state[at + i * V_DIM] = column[i]; }
+        }
+    }
+    keep(seq, kh, start, count, slot, begins, lid);
+}

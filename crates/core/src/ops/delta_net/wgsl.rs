@@ -1,0 +1,57 @@
+//! The delta net in WGSL: token by token, one workgroup a key head of a sequence.
+
+use super::*;
+use crate::wgsl::{Wgsl, caps};
+
+/// Threads of a workgroup.
+const WG: u32 = 256;
+
+pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
+    if op.v_dim > WG as usize || op.k_dim > 256 {
+        return Lowering::Gap("heads of more than 256 numbers have no kernel");
+    }
+    let o = op.operands();
+    let float = |i: usize| site.ins[i].dtype.is_float();
+    if !(0..o.conv_state).all(float) {
+        return Lowering::Gap("a quantized filter or norm weight has no kernel");
+    }
+    let form = match (&op.front, op.norm) {
+        (Some(_), Some(_)) => "conv+norm",
+        (Some(_), None) => "conv",
+        (None, Some(_)) => "norm",
+        (None, None) => "plain",
+    };
+    let mut w = Wgsl::new(format!("delta_net/rows.{form}"), WG);
+    w.number("K_HEADS", op.k_heads);
+    w.number("V_HEADS", op.v_heads);
+    w.number("K_DIM", op.k_dim);
+    w.number("V_DIM", op.v_dim);
+    w.number("HEADS_EACH", op.v_heads / op.k_heads);
+    w.float("SCALE", op.scale);
+    w.flag("FRONT", op.front.is_some());
+    w.flag("NORM", op.norm.is_some());
+    w.float("NORM_EPS", op.norm.unwrap_or(0.0));
+    w.float("L2_EPS", op.front.as_ref().map_or(0.0, |f| f.eps));
+    let mut w = w.reductions(&caps(site.target));
+    let read = |w: &mut Wgsl, name: &str, i: usize| w.read(name, Arg::In(i), site.ins[i].dtype);
+    read(&mut w, "g", o.g);
+    read(&mut w, "beta", o.g + 1);
+    let normed = |i: usize| op.norm.map(|_| (Arg::In(i), site.ins[i].dtype));
+    w.read_or("norm", normed(o.norm), 1.0);
+    w.read_or("gate", normed(o.norm + 1), 1.0);
+    let states = op.front.is_some() as usize;
+    if let Some(front) = &op.front {
+        read(&mut w, "x", 0);
+        read(&mut w, "w", 1);
+        w.bind("conv_state", "f32", Arg::Out(1), Access::ReadWrite);
+        w.number("TAPS", front.taps);
+        w.number("CHANNELS", 2 * op.k_width() + op.v_width());
+        w.line(include_str!("front.wgsl"));
+    } else {
+        ["q", "k", "v"].iter().enumerate().for_each(|(i, name)| read(&mut w, name, i));
+        w.line(include_str!("plain.wgsl"));
+    }
+    w.bind("state", "f32", Arg::Out(1 + states), Access::ReadWrite);
+    w.write("y", Arg::Out(0));
+    w.text(include_str!("kernel.wgsl")).lowering(Expr::S * op.k_heads, op.cost(site))
+}

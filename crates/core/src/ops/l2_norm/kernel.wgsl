@@ -1,0 +1,10 @@
+// One workgroup a group of DIM numbers. x_at; EPS.
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let g = wid.x + wid.y * nwg.x;
+    if g >= rows() * GROUPS { return; }
+    var sum = 0.0;
+    for (var d = lid; d < DIM; d += WG) { let x = x_at(g * DIM + d); sum += x * x; }
+    let factor = inverseSqrt(workgroup_sum(sum, lid) + EPS);
+    for (var d = lid; d < DIM; d += WG) { y[g * DIM + d] = x_at(g * DIM + d) * factor; }
+}

@@ -1,0 +1,9 @@
+// A weight $W of floats, as stored: $W_at gives number i.
+fn $W_eight(row: u32, i: u32) -> Eight {
+    var e: array<f32, 8>;
+    for (var j = 0u; j < 8u; j++) {
+        let at = 8u * i + j;
+        if K % 8u == 0u || at < K { e[j] = $W_at(row * K + at); }
+    }
+    return Eight(vec4<f32>(e[0], e[1], e[2], e[3]), vec4<f32>(e[4], e[5], e[6], e[7]));
+}

@@ -1,0 +1,347 @@
+//! Matmul in WGSL.
+//!
+//! - *mat-vec* (up to 8 rows): LANES threads a row of a weight, several rows a workgroup, sums through shuffles. A norm
+//!   is redone by every workgroup. Weights in planes meet activations rounded to int8 (`dot4I8Packed`), others f32.
+//! - *tiles* (more rows): 64 rows of activations times 64 rows of a weight, through workgroup memory.
+//!
+//! Rounding, and a norm before tiles, are a step of their own (`matmul/round`).
+
+use super::*;
+use crate::formats::planes;
+use crate::wgsl::{self, Wgsl, caps, row_lanes, tree};
+
+/// Threads of a workgroup.
+const WG: u32 = 128;
+/// Threads of a workgroup of tiles: 16 x 16, each with 4 x 4 numbers.
+const WG_TILE: u32 = 256;
+/// Side of a tile.
+const TILE: u64 = 64;
+
+/// Rows of activations rounded to int8, in words from the start of a row.
+#[derive(Clone, Copy)]
+struct Rounded {
+    natural: bool,
+    permuted: bool,
+    at_permuted: usize,
+    at_scales: usize,
+    at_sums: usize,
+    row: usize,
+}
+
+impl Rounded {
+    fn new(k: usize, natural: bool, permuted: bool) -> Rounded {
+        let at_permuted = if natural { k / 4 } else { 0 };
+        let at_scales = at_permuted + if permuted { k / 4 } else { 0 };
+        let at_sums = at_scales + (k / 32).next_multiple_of(4);
+        Rounded { natural, permuted, at_permuted, at_scales, at_sums, row: at_sums + (k / 16).next_multiple_of(4) }
+    }
+
+    fn declare(&self, w: &mut Wgsl) {
+        w.flag("NATURAL", self.natural);
+        w.flag("PERMUTED", self.permuted);
+        w.number("AT_PERMUTED", self.at_permuted);
+        w.number("AT_SCALES", self.at_scales);
+        w.number("AT_SUMS", self.at_sums);
+        w.number("ROUNDED_ROW", self.row);
+    }
+
+    /// Declares the binding and what reads it.
+    fn read(&self, w: &mut Wgsl, arg: Arg) {
+        self.declare(w);
+        w.bind("rounded", "vec4<u32>", arg, Access::Read);
+        let at = |from: &str, i: &str| format!("t * (ROUNDED_ROW / 4u) + {from} / 4u + ({i} >> 2u)");
+        let scale = format!("bitcast<f32>(rounded[{}][block & 3u])", at("AT_SCALES", "block"));
+        w.function("rounded_scale(t: u32, block: u32) -> f32", &scale);
+        let four = format!("bitcast<vec4<i32>>(rounded[{}])", at("AT_SUMS", "(2u * block)"));
+        let sums = format!("select({four}.xy, {four}.zw, (block & 1u) == 1u)");
+        w.function("rounded_sums(t: u32, block: u32) -> vec2<i32>", &sums);
+        let words = format!("rounded[{}]", at("0u", "(2u * i)"));
+        let words = format!("select({words}.xy, {words}.zw, (i & 1u) == 1u)");
+        w.function("rounded_words(t: u32, i: u32) -> vec2<u32>", &words);
+        w.line("fn rounded_eight(t: u32, i: u32) -> Eight {");
+        w.line("    let words = rounded_words(t, i);");
+        w.line("    let scale = rounded_scale(t, i >> 2u);");
+        w.line("    return Eight(vec4<f32>(unpack4xI8(words.x)) * scale, vec4<f32>(unpack4xI8(words.y)) * scale);");
+        w.line("}");
+    }
+}
+
+/// Declares a matrix of floats with rows of `k`: the binding `name` and `name_eight(row, i)`, numbers 8i .. 8i + 8.
+fn eights(w: &mut Wgsl, name: &str, arg: Arg, dtype: DType, k: usize) {
+    if !k.is_multiple_of(8) {
+        w.read(name, arg, dtype);
+        let text = include_str!("weight_floats.wgsl").replace("$W", name);
+        w.line(text);
+        return;
+    }
+    let head = format!("fn {name}_eight(row: u32, i: u32) -> Eight {{");
+    if dtype == DType::F32 {
+        w.bind(name, "vec4<f32>", arg, Access::Read);
+        w.line(format!("{head} let at = row * (K / 4u) + 2u * i; return Eight({name}[at], {name}[at + 1u]); }}"));
+        return;
+    }
+    w.bind(name, "vec4<u32>", arg, Access::Read);
+    let pair = if dtype == DType::F16 { "unpack2x16float" } else { "unpack_bf16" };
+    w.line(format!("{head} let v = {name}[row * (K / 8u) + i];"));
+    let four = |a: &str, b: &str| format!("vec4<f32>({pair}(v.{a}), {pair}(v.{b}))");
+    w.line(format!("    return Eight({}, {}); }}", four("x", "y"), four("z", "w")));
+}
+
+/// How one weight is read.
+#[derive(Clone, Copy, PartialEq)]
+enum Path {
+    /// Codes times rounded activations.
+    Codes,
+    /// Floats times floats, whatever it is stored in.
+    Floats,
+}
+
+struct Plan<'a> {
+    op: &'a Matmul,
+    site: &'a Site,
+    k: usize,
+    paths: Vec<Path>,
+    rounded: Rounded,
+}
+
+pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
+    let (w0, o0) = (op.first_weight(), op.first_operand());
+    let k = site.ins[0].width;
+    let mut paths = vec![];
+    let (mut natural, mut permuted) = (false, false);
+    for w in &site.ins[w0..o0] {
+        let path = match (w.layout(), planes::spec(w.dtype)) {
+            (Layout::Planes, Some(spec)) if site.compute == Compute::Int8 => {
+                natural |= spec.bits == 8 || !site.class.is_small();
+                permuted |= spec.bits == 4 && site.class.is_small();
+                Path::Codes
+            }
+            (Layout::Planes, Some(_)) => Path::Floats,
+            (Layout::Stored, None) => Path::Floats,
+            _ => return Lowering::Gap("quantized weights are read from planes on GPUs"),
+        };
+        paths.push(path);
+    }
+    let p = Plan { op, site, k, paths, rounded: Rounded::new(k, natural, permuted) };
+    let (codes, floats) = (p.paths.contains(&Path::Codes), p.paths.contains(&Path::Floats));
+    let small = site.class.is_small();
+    // What the prologue step makes: rounded rows, and normed rows for tiles.
+    let normed = floats && !small && op.norm.is_some();
+    let (mut steps, mut scratch) = (vec![], vec![]);
+    let rounded = codes.then(|| {
+        scratch.push(p.rows() * (p.rounded.row * 4));
+        Arg::Scratch(scratch.len() - 1)
+    });
+    let normed = normed.then(|| {
+        scratch.push(p.rows() * (k * 4));
+        Arg::Scratch(scratch.len() - 1)
+    });
+    if rounded.is_some() || normed.is_some() {
+        steps.push(p.prologue(rounded, normed));
+    }
+    steps.push(if small { p.matvec(rounded) } else { p.tiles(rounded, normed) });
+    Lowering::Steps { steps, scratch }
+}
+
+impl Plan<'_> {
+    fn rows(&self) -> Expr {
+        self.site.ins[0].rows.clone()
+    }
+
+    fn begin(&self, name: &str, workgroup: u32) -> Wgsl {
+        let mut w = Wgsl::new(name, workgroup);
+        w.number("K", self.k);
+        w.size("rows", &self.rows());
+        w
+    }
+
+    fn prologue(&self, rounded: Option<Arg>, floats: Option<Arg>) -> Step {
+        let mut w = self.begin("matmul/round", WG);
+        let norm = self.op.norm.map(|_| (Arg::In(1), self.site.ins[1].dtype));
+        w.read("x", Arg::In(0), DType::F32);
+        w.read_or("norm", norm, 1.0);
+        w.flag("NORM", norm.is_some());
+        w.float("EPS", self.op.norm.unwrap_or(0.0));
+        w.flag("ROUNDED", rounded.is_some());
+        w.flag("FLOATS", floats.is_some());
+        self.rounded.declare(&mut w);
+        let put = |w: &mut Wgsl, name: &str, of: &str, arg: Option<Arg>| {
+            if let Some(arg) = arg {
+                w.bind(name, of, arg, Access::Write);
+            }
+            let body = if arg.is_some() { format!("{name}[i] = x;") } else { String::new() };
+            let name = if name == "floats" { "put_float" } else { "put_rounded" };
+            w.line(format!("fn {name}(i: u32, x: {of}) {{ {body} }}"));
+        };
+        put(&mut w, "rounded", "u32", rounded);
+        put(&mut w, "floats", "f32", floats);
+        let w = w.reductions(&caps(self.site.target)).text(include_str!("round.wgsl"));
+        let mut written = Expr::Const(0);
+        if rounded.is_some() {
+            written = written + self.rows() * (self.rounded.row * 4);
+        }
+        if floats.is_some() {
+            written = written + self.rows() * (self.k * 4);
+        }
+        let read = self.site.ins[..self.op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+        w.step(self.rows(), Cost::of(read, written, self.rows() * (self.k * 6)))
+    }
+
+    /// What the main step moves and computes: everything but what the prologue step has done.
+    fn cost(&self, rounded: Option<Arg>, floats: Option<Arg>) -> Cost {
+        let all = self.op.cost(self.site);
+        if rounded.is_none() && floats.is_none() {
+            return all;
+        }
+        let mut read = self.site.ins[self.op.first_weight()..].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+        if rounded.is_some() {
+            read = read + self.rows() * (self.rounded.row * 4);
+        }
+        if floats.is_some() {
+            read = read + self.rows() * (self.k * 4);
+        }
+        Cost { read, ..all }
+    }
+
+    /// Declares all weights, operands and outputs; `template` is what each weight's text adds, by its path.
+    fn weights(&self, w: &mut Wgsl, template: impl Fn(Path) -> String) {
+        let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
+        for (i, sig) in self.site.ins[w0..o0].iter().enumerate() {
+            let name = format!("w{i}");
+            let rows = sig.rows.constant().unwrap_or(0) as usize;
+            w.number(&format!("{name}_ROWS"), rows);
+            if !wgsl::planes(w, &name, Arg::In(w0 + i), sig) {
+                eights(w, &name, Arg::In(w0 + i), sig.dtype, self.k);
+            }
+            w.line(template(self.paths[i]).replace("$W", &name));
+        }
+        for (i, sig) in self.site.ins[o0..].iter().enumerate() {
+            w.read(&format!("o{i}"), Arg::In(o0 + i), sig.dtype);
+        }
+        for (i, sig) in self.site.outs.iter().enumerate() {
+            w.write(&format!("y{i}"), Arg::Out(i));
+            w.number(&format!("Y{i}_WIDTH"), sig.width);
+        }
+    }
+
+    /// The value of output `o` in row `t`, column `n`, from the products `p0`, `p1`, ….
+    fn value(&self, o: usize) -> String {
+        let o0 = self.op.products;
+        tree(&self.op.outputs[o], &|l| match l.checked_sub(o0) {
+            None => format!("p{l}"),
+            Some(i) if self.site.ins[self.op.first_operand() + i].rows.constant() == Some(1) => format!("o{i}_at(n)"),
+            Some(i) => format!("o{i}_at(t * Y{o}_WIDTH + n)"),
+        })
+    }
+
+    /// `main`: hands workgroup `g` to the output it belongs to. `per` outputs' numbers are one workgroup's.
+    fn main(&self, w: &mut Wgsl, before: &str, per: u64, call: &str) -> u64 {
+        w.line("@compute @workgroup_size(WG)");
+        w.line("fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,");
+        w.line("        @builtin(local_invocation_index) lid: u32) {");
+        w.line("    let g = wid.x + wid.y * nwg.x;");
+        w.line(before);
+        let mut end = 0;
+        for (o, sig) in self.site.outs.iter().enumerate() {
+            let from = end;
+            end += (sig.width as u64).div_ceil(per);
+            let otherwise = if o > 0 { "else " } else { "" };
+            w.line(format!("    {otherwise}if n < {end}u {{ out_{o}({call}, n - {from}u, lid); }}"));
+        }
+        w.line("}");
+        end
+    }
+
+    fn matvec(&self, rounded: Option<Arg>) -> Step {
+        let floats = self.paths.contains(&Path::Floats);
+        let rows = if self.site.class == RowClass::One { 1 } else { 8 };
+        let name = if rounded.is_some() { "int8" } else { "f32" };
+        let mut w = self.begin(&format!("matmul/matvec.{name}.{rows}"), WG);
+        w.number("ROWS", rows);
+        w.line("alias Sums = array<f32, ROWS>;");
+        let caps = caps(self.site.target);
+        let mut w = w.reductions(&caps);
+        if let Some(arg) = rounded {
+            self.rounded.read(&mut w, arg);
+        }
+        let mut before = "    let n = g;".to_string();
+        if floats {
+            eights(&mut w, "x", Arg::In(0), DType::F32, self.k);
+            match self.op.norm {
+                None => w.function("floats_eight(t: u32, i: u32) -> Eight", "x_eight(t, i)"),
+                Some(eps) => {
+                    eights(&mut w, "norm", Arg::In(1), self.site.ins[1].dtype, self.k);
+                    w.float("EPS", eps);
+                    w.line(include_str!("norm.wgsl"));
+                    before = "    norm_factors(lid);\n    let n = g;".into();
+                }
+            }
+        }
+        self.weights(&mut w, |path| match path {
+            Path::Codes => include_str!("dot_codes.wgsl").into(),
+            Path::Floats => include_str!("dot_floats.wgsl").into(),
+        });
+        for (o, out) in self.op.outputs.iter().enumerate() {
+            w.line(format!("fn out_{o}(m: u32, group: u32, lid: u32) {{"));
+            w.line("    let n = group * (WG / LANES) + lid / LANES;");
+            let used = self.op.products_of(out);
+            for p in &used {
+                w.line(format!("    let s{p} = dot_w{p}(min(n, Y{o}_WIDTH - 1u), lid % LANES);"));
+                w.line(format!("    var sums{p} = s{p};"));
+            }
+            w.line("    for (var t = 0u; t < ROWS; t++) {");
+            w.line("        if ROWS > 1u && t >= rows() { break; }");
+            for p in &used {
+                w.line(format!("        let p{p} = lanes_sum(sums{p}[t], lid);"));
+            }
+            let value = self.value(o);
+            w.line(format!("        if lid % LANES == 0u && n < Y{o}_WIDTH {{ y{o}[t * Y{o}_WIDTH + n] = {value}; }}"));
+            w.line("    }");
+            w.line("}");
+        }
+        let grid = self.main(&mut w, &before, u64::from(WG / row_lanes(&caps)), "0u");
+        w.step(grid.into(), self.cost(rounded, None))
+    }
+
+    fn tiles(&self, rounded: Option<Arg>, normed: Option<Arg>) -> Step {
+        let name = if rounded.is_some() { "int8" } else { "f32" };
+        let mut w = self.begin(&format!("matmul/tile.{name}"), WG_TILE);
+        w.line("var<workgroup> tile_x: array<f32, 2048>;");
+        w.line("var<workgroup> tile_w: array<f32, 2048>;");
+        if let Some(arg) = rounded {
+            self.rounded.read(&mut w, arg);
+        }
+        if self.paths.contains(&Path::Floats) {
+            eights(&mut w, "floats", normed.unwrap_or(Arg::In(0)), DType::F32, self.k);
+        }
+        self.weights(&mut w, |path| {
+            let x = if path == Path::Codes { "rounded" } else { "floats" };
+            include_str!("tile.wgsl").replace("$X", x)
+        });
+        for (o, out) in self.op.outputs.iter().enumerate() {
+            w.line(format!("fn out_{o}(m: u32, tile: u32, lid: u32) {{"));
+            let used = self.op.products_of(out);
+            for p in &used {
+                w.line(format!("    var acc{p}: array<vec4<f32>, 4>;"));
+                w.line(format!("    tile_w{p}(m, tile, lid, &acc{p});"));
+            }
+            w.line("    for (var r = 0u; r < 4u; r++) { for (var c = 0u; c < 4u; c++) {");
+            w.line("        let t = m * 64u + (lid / 16u) * 4u + r;");
+            w.line("        let n = tile * 64u + (lid % 16u) * 4u + c;");
+            w.line(format!("        if t < rows() && n < Y{o}_WIDTH {{"));
+            for p in &used {
+                w.line(format!("            let p{p} = acc{p}[r][c];"));
+            }
+            w.line(format!("            y{o}[t * Y{o}_WIDTH + n] = {};", self.value(o)));
+            w.line("        }");
+            w.line("    } }");
+            w.line("}");
+        }
+        let tiles: u64 = self.site.outs.iter().map(|s| (s.width as u64).div_ceil(TILE)).sum();
+        let before =
+            format!("    let m = g / {tiles}u;\n    let n = g % {tiles}u;\n    if m * 64u >= rows() {{ return; }}");
+        self.main(&mut w, &before, TILE, "m");
+        let grid = Expr::CeilDiv(Box::new(self.rows()), TILE) * Expr::Const(tiles);
+        w.step(grid, self.cost(rounded, normed))
+    }
+}

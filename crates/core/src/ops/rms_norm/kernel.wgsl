@@ -1,0 +1,13 @@
+// One workgroup a group of DIM numbers. x_at, weight_at (1 without a weight), residual_at (0 without a residual); EPS.
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let g = wid.x + wid.y * nwg.x;
+    if g >= rows() * GROUPS { return; }
+    var sum = 0.0;
+    for (var d = lid; d < DIM; d += WG) { let x = x_at(g * DIM + d); sum += x * x; }
+    let factor = inverseSqrt(workgroup_sum(sum, lid) / f32(DIM) + EPS);
+    for (var d = lid; d < DIM; d += WG) {
+        let i = g * DIM + d;
+        y[i] = x_at(i) * factor * weight_at(d) + residual_at(i);
+    }
+}

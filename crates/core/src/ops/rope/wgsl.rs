@@ -1,0 +1,30 @@
+//! Rotation and norm of heads in WGSL, alone and inside other kernels.
+
+use super::*;
+use crate::wgsl::{Wgsl, caps};
+
+/// Declares how heads `name` are read: of rows of `x`, normed and rotated as `rope` says. The reductions are declared
+/// before it.
+pub(crate) fn head(w: &mut Wgsl, name: &str, dim: usize, x: Arg, rope: Option<&Rope>, norm: Option<(Arg, DType)>) {
+    let norm = norm.filter(|_| rope.is_some_and(|r| r.norm.is_some()));
+    w.read(&format!("{name}_x"), x, DType::F32);
+    w.read_or(&format!("{name}_norm"), norm, 1.0);
+    w.number(&format!("{name}_DIM"), dim);
+    w.flag(&format!("{name}_NORM"), norm.is_some());
+    w.float(&format!("{name}_EPS"), rope.and_then(|r| r.norm).unwrap_or(0.0));
+    w.number(&format!("{name}_PAIRS"), rope.map_or(0, |r| r.pairs));
+    w.flag(&format!("{name}_NEOX"), rope.is_some_and(|r| r.neox));
+    w.number(&format!("{name}_TABLE"), rope.map_or(0, |r| r.table));
+    w.line(include_str!("head.wgsl").replace("$H", name));
+}
+
+pub(super) fn lower(op: &Rope, site: &Site) -> Lowering {
+    let mut w = Wgsl::new(if op.norm.is_some() { "rope/norm" } else { "rope/plain" }, 64);
+    w.number("HEADS", op.heads);
+    w.size("rows", &site.ins[0].rows);
+    let mut w = w.reductions(&caps(site.target));
+    let norm = op.norm.map(|_| (Arg::In(1), site.ins[1].dtype));
+    head(&mut w, "x", op.dim, Arg::In(0), Some(op), norm);
+    w.write("y", Arg::Out(0));
+    w.text(include_str!("kernel.wgsl")).lowering(site.ins[0].rows.clone() * op.heads, op.cost(site))
+}

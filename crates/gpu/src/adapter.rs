@@ -1,0 +1,201 @@
+//! Adapters: what there is, what each offers and lacks, and opening one by its name.
+
+use onetrip_core::ops::WgslCaps;
+use wgpu::{Backends, Features, InstanceFlags, Limits};
+
+/// Largest binding: Vulkan's drivers take 2 GiB less four bytes.
+const MAX_BINDING: u64 = (2 << 30) - 4;
+
+/// What a feature is for, as `devices` prints it.
+const FEATURES: &[(Features, &str, &str)] = &[
+    (Features::SHADER_F16, "f16", "arithmetic in f32 instead"),
+    (Features::SUBGROUP, "subgroups", "sums go through workgroup memory: slower"),
+    (Features::EXPERIMENTAL_COOPERATIVE_MATRIX, "cooperative matrices", "prefill in plain tiles: slower"),
+    (Features::TIMESTAMP_QUERY, "time stamps", "profile cannot time dispatches"),
+    (Features::TIMESTAMP_QUERY_INSIDE_PASSES, "time stamps inside a pass", "profile opens a pass for each stamp"),
+    (Features::PIPELINE_CACHE, "pipeline cache", "kernels are compiled at every start"),
+];
+
+/// An adapter of this machine.
+pub struct Adapter {
+    adapter: wgpu::Adapter,
+    /// Name, as its driver gives it.
+    pub name: String,
+    /// `vulkan`, `metal`, `dx12`.
+    pub backend: &'static str,
+    /// Driver and its version.
+    pub driver: String,
+    /// `discrete`, `integrated`, `virtual`, `software`, `other`.
+    pub kind: &'static str,
+    /// Bytes of its memory, where the backend tells.
+    pub memory: Option<u64>,
+    /// What kernels may use.
+    pub caps: WgslCaps,
+    /// Features it has, of those onetrip uses.
+    pub features: Vec<&'static str>,
+    /// Features it lacks, and what that means.
+    pub missing: Vec<(&'static str, &'static str)>,
+}
+
+/// Why a device could not be opened.
+#[derive(Debug)]
+pub enum OpenError {
+    /// There is no adapter at all.
+    None,
+    /// None of that name.
+    Name {
+        /// What was asked for.
+        asked: String,
+        /// Names there are.
+        have: Vec<String>,
+    },
+    /// The driver refused.
+    Refused {
+        /// The adapter.
+        adapter: String,
+        /// What it said.
+        why: String,
+    },
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            OpenError::None => write!(
+                f,
+                "there is no GPU adapter: install a Vulkan driver (on Debian, mesa-vulkan-drivers has one in software), \
+                 or use --device cpu"
+            ),
+            OpenError::Name { asked, have } => {
+                write!(f, "no GPU adapter is called {asked:?}: this machine has {}", have.join(", "))
+            }
+            OpenError::Refused { adapter, why } => {
+                write!(f, "{adapter} cannot be opened: {why}; try another adapter of `onetrip devices`")
+            }
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// All adapters, the fastest kind first.
+pub fn adapters() -> Vec<Adapter> {
+    let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
+        backends: Backends::VULKAN | Backends::METAL | Backends::DX12,
+        // Without VALIDATION_INDIRECT_CALL, which compiles kernels of its own for dispatches that we do not make.
+        flags: InstanceFlags::empty(),
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    });
+    let found = pollster::block_on(instance.enumerate_adapters(Backends::all()));
+    let mut all: Vec<Adapter> = found.into_iter().map(describe).collect();
+    let order = ["discrete", "integrated", "virtual", "other", "software"];
+    all.sort_by_key(|a| order.iter().position(|k| *k == a.kind));
+    all
+}
+
+fn describe(adapter: wgpu::Adapter) -> Adapter {
+    let info = adapter.get_info();
+    let (features, limits) = (adapter.features(), adapter.limits());
+    let has = |f: Features| features.contains(f);
+    let coop = adapter.cooperative_matrix_properties();
+    let coop = coop.iter().filter(|p| {
+        use wgpu::CooperativeScalarType::{F16, F32};
+        p.ab_type == F16 && p.cr_type == F32 && p.m_size == p.n_size && p.n_size == p.k_size
+    });
+    let coop = coop.map(|p| p.m_size).filter(|n| matches!(n, 8 | 16)).max().unwrap_or(0);
+    let subgroups = has(Features::SUBGROUP).then_some((info.subgroup_min_size, info.subgroup_max_size));
+    let caps = WgslCaps {
+        f16: has(Features::SHADER_F16),
+        subgroups,
+        // Where there is no instruction for it, it is made of shifts and products.
+        dot4: true,
+        coop: if has(Features::EXPERIMENTAL_COOPERATIVE_MATRIX) && has(Features::SHADER_F16) { coop } else { 0 },
+        workgroup_bytes: limits.max_compute_workgroup_storage_size,
+        invocations: limits.max_compute_invocations_per_workgroup,
+    };
+    Adapter {
+        name: info.name.clone(),
+        backend: match info.backend {
+            wgpu::Backend::Vulkan => "vulkan",
+            wgpu::Backend::Metal => "metal",
+            wgpu::Backend::Dx12 => "dx12",
+            _ => "other",
+        },
+        driver: [info.driver.as_str(), info.driver_info.as_str()].join(" ").trim().to_string(),
+        kind: match info.device_type {
+            wgpu::DeviceType::DiscreteGpu => "discrete",
+            wgpu::DeviceType::IntegratedGpu => "integrated",
+            wgpu::DeviceType::VirtualGpu => "virtual",
+            wgpu::DeviceType::Cpu => "software",
+            wgpu::DeviceType::Other => "other",
+        },
+        memory: memory(&adapter),
+        caps,
+        features: FEATURES.iter().filter(|(f, ..)| has(*f)).map(|(_, name, _)| *name).collect(),
+        missing: FEATURES.iter().filter(|(f, ..)| !has(*f)).map(|(_, name, then)| (*name, *then)).collect(),
+        adapter,
+    }
+}
+
+/// Bytes of the largest heap of the device's own memory.
+fn memory(adapter: &wgpu::Adapter) -> Option<u64> {
+    #[cfg(not(target_vendor = "apple"))]
+    {
+        // SAFETY: the handle is only asked for its properties, and dropped before the adapter.
+        let vulkan = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() }?;
+        let instance = vulkan.shared_instance().raw_instance();
+        // SAFETY: instance and physical device belong together and are alive.
+        let memory = unsafe { instance.get_physical_device_memory_properties(vulkan.raw_physical_device()) };
+        memory.memory_heaps_as_slice().iter().filter(|h| h.flags.as_raw() & 1 == 1).map(|h| h.size).max()
+    }
+    #[cfg(target_vendor = "apple")]
+    {
+        let _ = adapter;
+        None
+    }
+}
+
+/// An open adapter.
+pub(crate) struct Open {
+    pub name: String,
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub features: Features,
+    pub limits: Limits,
+    pub caps: WgslCaps,
+    pub memory: Option<u64>,
+    pub info: wgpu::AdapterInfo,
+}
+
+/// Opens the adapter whose name contains `name` (in any case), or the first one.
+pub(crate) fn open(name: Option<&str>) -> Result<Open, OpenError> {
+    let all = adapters();
+    let matches = |a: &&Adapter| name.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase()));
+    let Some(found) = all.iter().find(matches) else {
+        return Err(match name {
+            Some(asked) if !all.is_empty() => {
+                OpenError::Name { asked: asked.into(), have: all.iter().map(|a| a.name.clone()).collect() }
+            }
+            _ => OpenError::None,
+        });
+    };
+    let wanted = FEATURES.iter().fold(Features::empty(), |all, (f, ..)| all | *f);
+    let features = found.adapter.features() & (wanted | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
+    // The adapter's own limits: the defaults allow 128 MiB a binding.
+    let mut limits = found.adapter.limits();
+    limits.max_storage_buffer_binding_size = limits.max_storage_buffer_binding_size.min(MAX_BINDING);
+    let descriptor = wgpu::DeviceDescriptor {
+        label: Some("onetrip"),
+        required_features: features,
+        required_limits: limits.clone(),
+        // SAFETY: cooperative matrices are marked experimental; every kernel that uses them is validated by naga and
+        // compared with its meaning by the self-test.
+        experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
+        memory_hints: wgpu::MemoryHints::Performance,
+        trace: wgpu::Trace::Off,
+    };
+    let refused = |e: wgpu::RequestDeviceError| OpenError::Refused { adapter: found.name.clone(), why: e.to_string() };
+    let (device, queue) = pollster::block_on(found.adapter.request_device(&descriptor)).map_err(refused)?;
+    let info = found.adapter.get_info();
+    Ok(Open { name: found.name.clone(), device, queue, features, limits, caps: found.caps, memory: found.memory, info })
+}

@@ -1,0 +1,12 @@
+//! The wgpu device: Vulkan, Metal and DX12. It knows no op: it compiles WGSL, owns memory, launches, and reads clocks.
+//!
+//! [`adapter`] lists adapters and opens one; [`pipelines`] compiles text; [`memory`] owns buffers; [`device`] is the
+//! device itself.
+
+pub mod adapter;
+pub mod device;
+mod memory;
+mod pipelines;
+
+pub use adapter::{Adapter, OpenError, adapters};
+pub use device::{Commit, GpuDevice, Options};

@@ -1,0 +1,88 @@
+//! Buffers: weights, states, slots, the words of the batch, the feed, and the ring of outputs.
+
+use onetrip_core::device::DeviceError;
+use wgpu::{Buffer, BufferUsages};
+
+/// Sequences that the feed has room for.
+pub const FEED: u64 = 16_384;
+/// Bytes uploaded before the device is waited for: bounds the copy that the driver holds.
+const UPLOAD: usize = 64 << 20;
+
+/// Makes buffers and says what could not be had.
+pub struct Memory {
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub name: String,
+    pub binding: u64,
+}
+
+impl Memory {
+    fn error(&self, asked: u64, what: &str) -> DeviceError {
+        DeviceError::Memory { device: self.name.clone(), asked, what: what.into() }
+    }
+
+    /// A zeroed buffer that kernels can bind; sizes are rounded up to 16 bytes, as the widest load takes them.
+    pub fn storage(&self, what: &str, bytes: u64) -> Result<Buffer, DeviceError> {
+        let bytes = bytes.max(16).next_multiple_of(16);
+        if bytes > self.binding {
+            let why = format!("{what} of {bytes} bytes is larger than one binding ({} bytes)", self.binding);
+            let why = format!("{why}; use a smaller --context, --batch or model, or --device cpu");
+            return Err(DeviceError::Failed { device: self.name.clone(), at: String::new(), why });
+        }
+        let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
+        self.buffer(what, bytes, usage)
+    }
+
+    /// A buffer.
+    pub fn buffer(&self, what: &str, bytes: u64, usage: BufferUsages) -> Result<Buffer, DeviceError> {
+        let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let valid = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let descriptor = wgpu::BufferDescriptor { label: Some(what), size: bytes, usage, mapped_at_creation: false };
+        let made = self.device.create_buffer(&descriptor);
+        let errors = [pollster::block_on(valid.pop()), pollster::block_on(memory.pop())];
+        if errors.iter().any(|e| e.is_some()) { Err(self.error(bytes, what)) } else { Ok(made) }
+    }
+
+    /// A buffer with these bytes in it.
+    pub fn upload(&self, what: &str, bytes: &[u8]) -> Result<Buffer, DeviceError> {
+        let buffer = self.storage(what, bytes.len() as u64)?;
+        for (i, part) in bytes.chunks(UPLOAD).enumerate() {
+            self.write(&buffer, (i * UPLOAD) as u64, part);
+            if part.len() == UPLOAD {
+                self.queue.submit([]);
+                let _ = self.device.poll(wgpu::PollType::wait_indefinitely());
+            }
+        }
+        Ok(buffer)
+    }
+
+    /// Writes bytes, padded to whole words.
+    pub fn write(&self, buffer: &Buffer, at: u64, bytes: &[u8]) {
+        let whole = bytes.len() & !3;
+        if whole > 0 {
+            self.queue.write_buffer(buffer, at, &bytes[..whole]);
+        }
+        if whole < bytes.len() {
+            let mut word = [0; 4];
+            word[..bytes.len() - whole].copy_from_slice(&bytes[whole..]);
+            self.queue.write_buffer(buffer, at + whole as u64, &word);
+        }
+    }
+
+    /// Reads bytes back; waits for everything that was handed over.
+    pub fn read(&self, buffer: &Buffer, at: u64, bytes: u64) -> Result<Vec<u8>, DeviceError> {
+        let size = bytes.next_multiple_of(4);
+        if size == 0 {
+            return Ok(vec![]);
+        }
+        let back = self.buffer("a copy to read", size, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(buffer, at, &back, 0, size);
+        self.queue.submit([encoder.finish()]);
+        back.map_async(wgpu::MapMode::Read, .., |_| {});
+        let _ = self.device.poll(wgpu::PollType::wait_indefinitely());
+        let failed = |why: String| DeviceError::Failed { device: self.name.clone(), at: String::new(), why };
+        let view = back.get_mapped_range(..).map_err(|e| failed(e.to_string()))?;
+        Ok(view[..bytes as usize].to_vec())
+    }
+}

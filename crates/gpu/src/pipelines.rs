@@ -1,0 +1,102 @@
+//! Pipelines: text compiled once, found again by the text; compiled code is kept on disk where the driver can.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use onetrip_core::ops::{Access, Text};
+
+/// A compiled kernel.
+pub struct Pipeline {
+    pub pipeline: wgpu::ComputePipeline,
+    pub layout: wgpu::BindGroupLayout,
+}
+
+/// All that were compiled.
+pub struct Pipelines {
+    by_text: HashMap<Arc<Text>, Arc<Pipeline>>,
+    cache: Option<(wgpu::PipelineCache, PathBuf)>,
+    is_new: bool,
+}
+
+impl Pipelines {
+    /// None yet; what was compiled before lies in `folder`.
+    pub fn new(device: &wgpu::Device, info: &wgpu::AdapterInfo, folder: Option<&Path>) -> Pipelines {
+        let file = folder.and_then(|f| Some(f.join(wgpu::util::pipeline_cache_key(info)?)));
+        let cache = file.filter(|_| device.features().contains(wgpu::Features::PIPELINE_CACHE)).map(|file| {
+            let data = std::fs::read(&file).ok();
+            let descriptor = wgpu::PipelineCacheDescriptor { label: None, data: data.as_deref(), fallback: true };
+            // SAFETY: the file is written by `save` alone, from `get_data`, under a name made for this adapter and driver;
+            // its header is checked and `fallback` starts afresh if it does not fit.
+            (unsafe { device.create_pipeline_cache(&descriptor) }, file)
+        });
+        Pipelines { by_text: HashMap::new(), cache, is_new: false }
+    }
+
+    /// The pipeline of a text; an error is what the compiler said.
+    pub fn get(&mut self, device: &wgpu::Device, name: &str, text: &Arc<Text>) -> Result<Arc<Pipeline>, String> {
+        if let Some(found) = self.by_text.get(text) {
+            return Ok(found.clone());
+        }
+        let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let source = wgpu::ShaderSource::Wgsl(text.source.as_str().into());
+        let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
+        // SAFETY: the text is validated by naga here as ever; what is left out are checks at run time. Kernels index
+        // within their operands (every parity case has guard bytes around them), loops end, divisors are not zero.
+        let module = unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
+        let entries: Vec<wgpu::BindGroupLayoutEntry> = text
+            .access
+            .iter()
+            .enumerate()
+            .map(|(i, access)| wgpu::BindGroupLayoutEntry {
+                binding: i as u32,
+                visibility: wgpu::ShaderStages::COMPUTE,
+                ty: wgpu::BindingType::Buffer {
+                    ty: wgpu::BufferBindingType::Storage { read_only: *access == Access::Read },
+                    has_dynamic_offset: false,
+                    min_binding_size: None,
+                },
+                count: None,
+            })
+            .collect();
+        let layout =
+            device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: Some(name), entries: &entries });
+        let pipeline_layout = device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+            label: Some(name),
+            bind_group_layouts: &[Some(&layout)],
+            immediate_size: 0,
+        });
+        let pipeline = device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(name),
+            layout: Some(&pipeline_layout),
+            module: &module,
+            entry_point: Some(&text.entry),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                zero_initialize_workgroup_memory: false,
+                ..Default::default()
+            },
+            cache: self.cache.as_ref().map(|(cache, _)| cache),
+        });
+        if let Some(error) = pollster::block_on(scope.pop()) {
+            return Err(error.to_string());
+        }
+        self.is_new = true;
+        let made = Arc::new(Pipeline { pipeline, layout });
+        self.by_text.insert(text.clone(), made.clone());
+        Ok(made)
+    }
+
+    /// Writes what was compiled since the last time to disk. A disk that refuses costs the next start some time.
+    pub fn save(&mut self) {
+        let Some((cache, file)) = self.cache.as_ref().filter(|_| self.is_new) else { return };
+        self.is_new = false;
+        let Some(data) = cache.get_data() else { return };
+        let Some(folder) = file.parent() else { return };
+        // Through a second file: a reader never sees half of it.
+        let part = file.with_extension(format!("{}.part", std::process::id()));
+        let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&part, data));
+        if written.and_then(|()| std::fs::rename(&part, file)).is_err() {
+            let _ = std::fs::remove_file(&part);
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The wgpu device on whatever adapter this machine has (CI: Vulkan in software), and its kernels without any.
+
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock};
+
+use libtest_mimic::{Completion, Failed, Trial};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+use onetrip_core::fuse::{Fuse, Setting};
+use onetrip_core::graph::{Graph, Source};
+use onetrip_core::ops::{Code, Compute, Op, RowClass, Target, Text, WgslCaps};
+use onetrip_core::plan::{Layouts, lower};
+use onetrip_core::selftest::{Verdict, on_target, run_case};
+use onetrip_core::tensor::Role;
+use onetrip_gpu::{GpuDevice, Options};
+
+/// The device, opened once; the error says why there is none.
+fn device() -> &'static Result<Mutex<GpuDevice>, String> {
+    static DEVICE: OnceLock<Result<Mutex<GpuDevice>, String>> = OnceLock::new();
+    DEVICE.get_or_init(|| GpuDevice::open(&Options::default()).map(Mutex::new).map_err(|e| e.to_string()))
+}
+
+/// One test per op for its kernels as text and one for their results.
+pub fn tests() -> Vec<Trial> {
+    let mut tests = vec![];
+    for op in Op::NAMES {
+        tests.push(Trial::test(format!("kernels/{op}/wgsl is valid and translates"), move || translate(op)));
+        tests.push(Trial::ignorable_test(format!("op/{op}/gpu"), move || match device() {
+            Err(why) => Ok(Completion::ignored_with(format!("not run: {why}"))),
+            Ok(device) => {
+                let mut device = device.lock().unwrap_or_else(|e| e.into_inner());
+                cases(&mut device, op).map(|()| Completion::Completed)
+            }
+        }));
+    }
+    tests
+}
+
+fn cases(device: &mut GpuDevice, op: &str) -> Result<(), Failed> {
+    let mut wrong = vec![];
+    for (name, cases) in Op::all_cases().into_iter().filter(|(name, _)| *name == op) {
+        for (case, seed) in cases.iter().flat_map(|c| (1..=2).map(move |seed| (c, seed))) {
+            let result = run_case(device, name, case, seed);
+            match result.verdict {
+                Verdict::Pass => {}
+                Verdict::Gap(why) => wrong.push(format!("{}: no kernel: {why}", case.name)),
+                Verdict::Fail(why) => wrong.push(format!("{} (seed {seed}, {:?}): {why}", case.name, result.kernels)),
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+}
+
+/// Adapters whose kernels differ: without subgroups, with small ones, with NVIDIA's and what they can do.
+fn kinds() -> Vec<WgslCaps> {
+    let common = WgslCaps::default();
+    vec![
+        WgslCaps { subgroups: None, f16: false, workgroup_bytes: 16384, ..common },
+        WgslCaps { subgroups: Some((8, 8)), ..common },
+        common,
+        WgslCaps { coop: 16, workgroup_bytes: 49152, invocations: 1024, ..common },
+    ]
+}
+
+/// Every text that an op's cases are lowered to, for every kind of adapter and both precisions.
+fn texts(op: &str) -> Vec<(String, Arc<Text>)> {
+    let mut seen = HashSet::new();
+    let mut out = vec![];
+    let cases = Op::all_cases().into_iter().filter(|(name, _)| *name == op).flat_map(|(_, cases)| cases);
+    for case in cases {
+        for (caps, compute) in kinds().into_iter().flat_map(|c| [(c, Compute::Int8), (c, Compute::F32)]) {
+            let target = Target::Wgsl(caps);
+            let mut graph = Graph::default();
+            let ins = case.ins.iter().enumerate().map(|(i, sig)| {
+                let source = if sig.is_state() { Source::State(i) } else { Source::Weight(i) };
+                graph.source(format!("input {i}"), on_target(sig, target), source)
+            });
+            let ins: Vec<_> = ins.collect();
+            let Ok(outs) = graph.push("case", case.op.clone(), &ins) else { continue };
+            graph.outputs = outs
+                .into_iter()
+                .filter(|&v| !matches!(graph.values[v].sig.role, Role::State(_) | Role::Recurrent))
+                .collect();
+            let (tokens, seqs) = (RowClass::of(case.batch.t as usize), RowClass::of(case.batch.s as usize));
+            let setting = Setting { tokens, seqs, one_each: false, compute, target };
+            let Ok(plan) = lower(graph, setting, &Fuse::None, &Layouts::new(), "gpu") else { continue };
+            for d in plan.dispatches {
+                if let Some(Code::Text(text)) = d.code
+                    && seen.insert(text.clone())
+                {
+                    out.push((format!("{} ({})", d.kernel, case.name), text));
+                }
+            }
+        }
+    }
+    out
+}
+
+/// naga accepts every text, and writes SPIR-V and MSL of it.
+fn translate(op: &str) -> Result<(), Failed> {
+    let texts = texts(op);
+    let mut wrong = vec![];
+    for (name, text) in &texts {
+        if let Err(e) = translated(text) {
+            wrong.push(format!("{name}: {e}"));
+        }
+    }
+    match wrong.first() {
+        None if !texts.is_empty() => Ok(()),
+        None => Err(format!("{op} has no kernel at all").into()),
+        Some(first) => Err(format!("{} of {} texts: {first}", wrong.len(), texts.len()).into()),
+    }
+}
+
+/// SPIR-V words and MSL of a text.
+pub fn translated(text: &Text) -> Result<(Vec<u32>, String), String> {
+    let module = naga::front::wgsl::parse_str(&text.source).map_err(|e| e.emit_to_string(&text.source))?;
+    let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
+    let info = validator.validate(&module).map_err(|e| e.emit_to_string(&text.source))?;
+    let spv = naga::back::spv::Options { lang_version: (1, 3), ..Default::default() };
+    let words = naga::back::spv::write_vec(&module, &info, &spv, None).map_err(|e| e.to_string())?;
+    let mut msl = naga::back::msl::Options { lang_version: (2, 4), ..Default::default() };
+    msl.fake_missing_bindings = true;
+    let pipeline = naga::back::msl::PipelineOptions::default();
+    let (source, _) = naga::back::msl::write_string(&module, &info, &msl, &pipeline).map_err(|e| e.to_string())?;
+    Ok((words, source))
+}
