@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 pub mod counts;
+pub mod cuda;
 pub mod emulated;
 pub mod gpu;
 pub mod harness;
@@ -26,6 +27,7 @@ pub mod whole;
 /// All tests; the slow ones on whole models only if asked for.
 pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
+    tests.extend(cuda::tests(include_models));
     tests.extend(emulated::tests());
     tests.extend(gpu::tests());
     tests.extend(rules::tests());
