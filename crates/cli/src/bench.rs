@@ -1,5 +1,6 @@
 //! `onetrip bench`: prompt and generation speed, by real steps.
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
@@ -11,10 +12,10 @@ use onetrip_engine::step::Engine;
 use serde_json::json;
 
 use crate::fail::Fail;
-use crate::options::{ModelArgs, at_least_one, count};
+use crate::options::{ModelArgs, at_least_one, count, path};
 use crate::output::{Out, rate, seconds};
 use crate::stats::Spread;
-use crate::{load, machine};
+use crate::{gains, load, machine};
 
 /// Ticks before generation is measured.
 const WARM_UP_TICKS: usize = 16;
@@ -39,10 +40,21 @@ pub struct BenchArgs {
     /// Measured runs of each; one more comes before them to warm up
     #[arg(long, default_value = "5", value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
     repeat: usize,
+    /// Measure instead what each rule gains: ticks at 256 positions with all rules and with all but that one, in
+    /// interleaved pairs (at least 8)
+    #[arg(long, conflicts_with_all = ["prompt", "generate", "batch"])]
+    rules: bool,
+    /// Add what was measured to FILE, in the place of what it has of this model and number of threads
+    #[arg(long, requires = "rules", value_parser = path(), value_name = "FILE")]
+    write: Option<PathBuf>,
 }
 
 /// Runs the command.
 pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
+    if args.rules {
+        let context = if args.context > 0 { args.context } else { gains::CONTEXT };
+        return gains::main(&args.model, context, args.repeat.max(gains::PAIRS), args.write.as_deref(), out);
+    }
     if args.prompt == 0 && args.generate == 0 {
         return Err(Fail::Input("nothing to measure: give --prompt or --gen above 0".into()));
     }

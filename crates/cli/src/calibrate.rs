@@ -245,9 +245,7 @@ fn run(probe: &mut Probe, arena: &Arena, device: &mut CpuDevice, repeat: usize) 
     let plan = probe.chain.plan(device.target()).map_err(|e| Fail::Work(format!("{}: {e}", probe.curve)))?;
     let plan = Arc::new(plan);
     device.set_weights(arena.weights(&probe.chain.weights, probe.chain.is_shared))?;
-    let pages = probe.chain.pages(PAGE_LEN) as u64;
-    let bytes = |s: &onetrip_core::tensor::Sig| s.row_bytes() as u64 * pages * PAGE_LEN as u64;
-    device.set_states(&probe.chain.states.iter().map(bytes).collect::<Vec<_>>())?;
+    device.set_states(&probe.chain.state_bytes(PAGE_LEN))?;
     let recording = record(&plan, device, &mut Stamps)?;
     let mut batch = probe.chain.batch(PAGE_LEN);
     batch.fill_rope(&plan.ropes);

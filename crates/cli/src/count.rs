@@ -11,7 +11,7 @@ use onetrip_engine::switch;
 use serde_json::{Map, Value, json};
 
 use crate::fail::Fail;
-use crate::load;
+use crate::load::Planned;
 use crate::options::{self, ModelArgs, Phase, PlanArgs, path};
 use crate::output::{Out, ledger_text, note};
 use crate::plans::Step;
@@ -23,6 +23,9 @@ pub struct CountArgs {
     model: ModelArgs,
     #[command(flatten)]
     plan: PlanArgs,
+    /// For a device without kernels: refuse no rule, and count what is not written as one row
+    #[arg(long)]
+    assume: bool,
     /// Exit with 1 and name the row when a count is above the one in FILE. Model, step, device, precision and rules are
     /// FILE's where no flag says otherwise
     #[arg(long, value_parser = path(), value_name = "FILE")]
@@ -44,19 +47,19 @@ pub fn main(mut args: CountArgs, out: &Out) -> Result<(), Fail> {
     let is_named = args.model.file.model.is_some();
     if let Some(gate) = &gate {
         gate.complete(&mut args.model, &mut args.plan)?;
+        args.assume |= gate.assume()?;
     }
-    let step = Step::new(&args.plan)?;
-    let file = load::file_or_shape(args.model.file.path()).map_err(|fail| match (fail, &gate) {
+    let mut model = Planned::open(&args.model).map_err(|fail| match (fail, &gate) {
         (Fail::Input(what), Some(gate)) if !is_named && gate.content.contains_key("model") => {
             Fail::Input(format!("the gate {} names its model: {what}, or give --model", gate.file))
         }
         (fail, _) => fail,
     })?;
-    let mut model = load::model(file, &args.model)?;
+    let step = model.step(&args.plan)?;
     step.note();
-    let ledger = model.plan(step.key())?.ledger(step.bind());
+    let ledger = model.plan(step, &args.model.fuse(), args.assume)?.ledger(step.bind());
     if let Some(file) = &args.write_gate {
-        let mut text = serde_json::to_string_pretty(&content(&args.model, step, &ledger)?).unwrap_or_default();
+        let mut text = serde_json::to_string_pretty(&content(&args, step, &ledger)?).unwrap_or_default();
         text.push('\n');
         let (name, hint) = (file.to_string_lossy(), "name a file in a folder that you may write to");
         std::fs::write(file, text).map_err(|e| Fail::Input(format!("cannot write the gate {name}: {e}; {hint}")))?;
@@ -99,11 +102,12 @@ fn counts(l: &Ledger) -> [(&'static str, u64); 10] {
 }
 
 /// Keys that say what is counted.
-const SETTING: [&str; 10] =
-    ["model", "phase", "batch", "context", "prompt", "device", "weights", "compute", "cache", "fuse"];
+const SETTING: [&str; 11] =
+    ["model", "phase", "batch", "context", "prompt", "device", "assume", "weights", "compute", "cache", "fuse"];
 const BY_OP: &str = "dispatches_by_op";
 
-fn content(args: &ModelArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail> {
+fn content(args: &CountArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail> {
+    let (assume, args) = (args.assume, &args.model);
     // Models below the folder of fetched models are named from there, so that the file serves on every machine.
     let path = args.file.path();
     let below = switch::models_dir().and_then(|dir| path.strip_prefix(dir).ok().map(Path::to_path_buf));
@@ -131,6 +135,9 @@ fn content(args: &ModelArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail>
     }
     if args.fuse() != Fuse::All {
         all["fuse"] = options::fuse_name(&args.fuse()).into();
+    }
+    if assume {
+        all["assume"] = true.into();
     }
     for (name, n) in counts(ledger) {
         all[name] = n.into();
@@ -198,6 +205,15 @@ impl Gate {
     fn size(&self, key: &str) -> Result<Option<usize>, Fail> {
         let size = |n: u64| usize::try_from(n).ok().filter(|n| (1..=1 << 27).contains(n));
         self.number(key)?.map(|n| size(n).ok_or_else(|| self.wrong(key, "a sensible number of at least 1"))).transpose()
+    }
+
+    /// It is for a device without kernels.
+    fn assume(&self) -> Result<bool, Fail> {
+        match self.content.get("assume") {
+            None => Ok(false),
+            Some(Value::Bool(assume)) => Ok(*assume),
+            Some(_) => Err(self.wrong("assume", "`true` or `false`")),
+        }
     }
 
     /// Fills in what no flag says.

@@ -7,20 +7,21 @@
 //! - `ladder`, with `--ladder`: a list of `{rule, because, fired, refused, dispatches, bytes, predicted_us, saved}`, the
 //!   first without any rule;
 //! - `what_if`, with `--what-if`: of rules `{rules, now, gain_us}`; of a merge `{merge, names, launches_saved,
-//!   bytes_read_saved, bytes_written_saved, before_us, after_us, gain_us}`.
+//!   bytes_read_saved, bytes_written_saved, before_us, after_us, gain_us}`;
+//! - `listing`, of a listing: `{engine, model, date, nodes_by_op, empty_by_op}`.
 
 use clap::Args;
 use onetrip_core::cost::Tick;
 use onetrip_core::expr::Bind;
 use onetrip_core::plan::{Dispatch, Plan};
+use onetrip_engine::listing::{Head, Listing};
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
 use crate::ladder::{self, WhatIf};
-use crate::load;
+use crate::load::{self, Planned};
 use crate::options::{ModelArgs, PlanArgs};
-use crate::output::{Out, ledger_text};
-use crate::plans::Step;
+use crate::output::{Out, ledger_text, table};
 use crate::predict::{Hardware, HardwareArgs};
 
 /// Flags of `explain`.
@@ -45,13 +46,13 @@ pub struct ExplainArgs {
 
 /// Runs the command. No weight is loaded.
 pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
-    let step = Step::new(&args.plan)?;
     let (name, device) = (args.model.file.name(), args.model.device());
-    let mut model = load::model(load::file_or_shape(args.model.file.path())?, &args.model)?;
+    let mut model = Planned::open(&args.model)?;
+    let step = model.step(&args.plan)?;
     step.note();
     let hardware = Hardware::of(&args.hardware, &args.model)?;
     let pricer = hardware.pricer(&args.model);
-    let plan = model.plan_with(step.key(), &args.model.fuse(), args.assume)?;
+    let plan = model.plan(step, &args.model.fuse(), args.assume)?;
     let has_gaps = plan.gaps().next().is_some();
     // Where kernels are missing there is a prediction only if they are assumed.
     let pricer = pricer.as_ref().filter(|_| args.assume || !has_gaps);
@@ -61,8 +62,7 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let asked = args.what_if.as_ref();
     let answer = asked.map(|w| ladder::what_if(w, &mut model, (&plan, step), args.assume, pricer)).transpose()?;
     if !out.json {
-        let arch = &model.config.arch;
-        out.line(&format!("{name} ({arch}): {}, device {device}", step.title()))?;
+        out.line(&format!("{name} ({}): {}, device {device}", model.origin(), step.title()))?;
         let gaps = if has_gaps && !args.assume { "; rows without kernels are not priced: give --assume" } else { "" };
         let threads = if device == "cpu" { format!(", {} threads", load::threads(&args.model)) } else { String::new() };
         out.line(&format!("{}{threads}{gaps}\n", hardware.line()))?;
@@ -82,6 +82,13 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
         if let Some((answer, _)) = answer {
             all["what_if"] = answer;
         }
+        if let Planned::Listing(listing, _) = &model {
+            let Head { engine, model, date, .. } = &listing.head;
+            all["listing"] = json!({
+                "engine": engine, "model": model, "date": date,
+                "nodes_by_op": listing.nodes_by_op, "empty_by_op": listing.empty_by_op,
+            });
+        }
         return out.object(&all);
     }
     if let Some((_, text)) = answer {
@@ -93,6 +100,9 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     out.text(&with_prediction(&plan.table(Some(step.bind())), &plan, tick.as_ref(), args.assume))?;
     let rules = plan.rules_text();
     out.line(&format!("\n{}", if rules.is_empty() { "no rule fired\n" } else { &rules }))?;
+    if let Planned::Listing(listing, _) = &model {
+        out.line(&listed(listing))?;
+    }
     out.text(&ledger_text(&ledger))?;
     match &tick {
         Some(tick) => out.line(&format!(
@@ -104,6 +114,17 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
         )),
         None => Ok(()),
     }
+}
+
+/// The nodes of a listing by its own names, most first.
+fn listed(listing: &Listing) -> String {
+    let mut ops: Vec<(&String, &u64)> = listing.nodes_by_op.iter().collect();
+    ops.sort_by(|a, b| b.1.cmp(a.1).then(a.0.cmp(b.0)));
+    let empty = |op: &str| listing.empty_by_op.get(op).copied().unwrap_or(0);
+    let row = |op: &str, n: u64, empty: u64| vec![op.to_string(), n.to_string(), empty.to_string()];
+    let mut rows: Vec<Vec<String>> = ops.iter().map(|(op, n)| row(op, **n, empty(op))).collect();
+    rows.push(row("all", listing.nodes_by_op.values().sum(), listing.empty_by_op.values().sum()));
+    table(&["node", ">listed", ">empty"], &rows)
 }
 
 fn tick_json(tick: &Tick) -> Value {

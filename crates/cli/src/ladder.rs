@@ -4,10 +4,11 @@ use onetrip_core::cost::merge::merge;
 use onetrip_core::cost::{Pricer, Tick};
 use onetrip_core::fuse::{Fuse, RULES};
 use onetrip_core::plan::{Ledger, Plan, human};
-use onetrip_engine::model::Model;
+use onetrip_engine::listing::SAMPLE;
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
+use crate::load::Planned;
 use crate::options;
 use crate::output::table;
 use crate::plans::Step;
@@ -51,21 +52,32 @@ pub struct Rung {
 }
 
 /// The rungs: no rule, then one more at a time.
-pub fn rungs(model: &mut Model, step: Step, assume: bool, pricer: Option<&Pricer>) -> Result<Vec<Rung>, Fail> {
-    let mut all = vec![];
-    for n in 0..=RULES.len() {
-        let names = RULES[..n].iter().map(|r| r.name.to_string()).collect();
-        let plan = model.plan_with(step.key(), &Fuse::Some(names), assume)?;
+pub fn rungs(model: &mut Planned, step: Step, assume: bool, pricer: Option<&Pricer>) -> Result<Vec<Rung>, Fail> {
+    let rung = |rule: Option<(&'static str, &'static str)>, plan: &Plan| {
         let ledger = plan.ledger(step.bind());
-        let rule = n.checked_sub(1).map(|i| &RULES[i]);
-        all.push(Rung {
-            rule: rule.map(|r| (r.name, r.because)),
-            fired: rule.map_or(0, |r| plan.fired.iter().filter(|(name, _)| *name == r.name).map(|(_, n)| n).sum()),
-            refused: rule.map_or(0, |r| plan.refused.iter().filter(|f| f.rule == r.name).count()),
+        let is_it = |name: &str| rule.is_some_and(|(rule, _)| rule == name);
+        Rung {
+            rule,
+            fired: plan.fired.iter().filter(|(name, _)| is_it(name)).map(|(_, n)| n).sum(),
+            refused: plan.refused.iter().filter(|f| is_it(f.rule)).count(),
             dispatches: ledger.dispatches,
             bytes: ledger.bytes_read + ledger.bytes_written,
-            us: pricer.map(|p| p.tick(&plan, step.bind()).total()),
-        });
+            us: pricer.map(|p| p.tick(plan, step.bind()).total()),
+        }
+    };
+    let mut all = vec![];
+    for n in 0..=RULES.len() {
+        let fuse = Fuse::Some(RULES[..n].iter().map(|r| r.name.to_string()).collect());
+        let plan = match model {
+            // What is not in the listing comes last, by itself.
+            Planned::Listing(listing, options) => listing.plan(options, &fuse, assume, false)?,
+            Planned::Model(_) => model.plan(step, &fuse, assume)?,
+        };
+        all.push(rung(n.checked_sub(1).map(|i| (RULES[i].name, RULES[i].because)), &plan));
+    }
+    if let Planned::Listing(..) = model {
+        let last = rung(Some(SAMPLE), &model.plan(step, &Fuse::All, assume)?);
+        all.push(Rung { fired: 1, ..last });
     }
     Ok(all)
 }
@@ -122,7 +134,7 @@ pub fn text_of(rungs: &[Rung]) -> String {
 /// A set of rules beside the plan's own, or a merge of two of its rows: for JSON, and for people.
 pub fn what_if(
     asked: &WhatIf,
-    model: &mut Model,
+    model: &mut Planned,
     (plan, step): (&Plan, Step),
     assume: bool,
     pricer: Option<&Pricer>,
@@ -151,7 +163,7 @@ pub fn what_if(
             Ok((all, text))
         }
         WhatIf::Rules(fuse) => {
-            let other = model.plan_with(step.key(), fuse, assume)?;
+            let other = model.plan(step, fuse, assume)?;
             let row = |plan: &Plan| {
                 let Ledger { dispatches, bytes_read, bytes_written, .. } = plan.ledger(bind);
                 (dispatches, bytes_read + bytes_written, pricer.map(|p| p.tick(plan, bind)).map(|t: Tick| t.total()))

@@ -5,9 +5,12 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
+use onetrip_core::fuse::Fuse;
+use onetrip_core::plan::Plan;
 use onetrip_core::simd::Isa;
 use onetrip_engine::config::ConfigError;
 use onetrip_engine::files::{Kind, ModelFile};
+use onetrip_engine::listing::{self, Head, Listing};
 use onetrip_engine::model::{Model, ModelError, ModelOptions};
 use onetrip_engine::shape;
 use onetrip_engine::step::Engine;
@@ -16,8 +19,9 @@ use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
 use onetrip_gpu::Commit;
 
 use crate::fail::Fail;
-use crate::options::ModelArgs;
+use crate::options::{ModelArgs, PlanArgs};
 use crate::output::{note, stderr_is_terminal};
+use crate::plans::Step;
 use crate::{device, machine};
 
 /// On a cache line, so that weights can be used where they lie in the program.
@@ -30,11 +34,59 @@ static TINY: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../assets/tiny.ggu
 /// A progress bar appears when loading takes longer than this.
 const PATIENCE: Duration = Duration::from_millis(300);
 
-/// Opens `tiny`, a file, a folder, or a shape: what can be planned.
-pub fn file_or_shape(path: &Path) -> Result<ModelFile, Fail> {
-    match path.to_str().filter(|name| name.starts_with(shape::PREFIX)) {
-        Some(name) => shape::open(name).map_err(|e| Fail::Input(e.to_string())),
-        None => file(path),
+/// What can be planned: a model, with or without weights, or the nodes that another engine ran.
+pub enum Planned {
+    /// A model: its page writes the graph.
+    Model(Box<Model>),
+    /// A listing is a graph already.
+    Listing(Box<Listing>, ModelOptions),
+}
+
+impl Planned {
+    /// Opens `tiny`, a file, a folder, a shape or a listing. No weight is loaded.
+    pub fn open(args: &ModelArgs) -> Result<Planned, Fail> {
+        let path = args.file.path();
+        let with = |prefix: &str| path.to_str().filter(|name| name.starts_with(prefix));
+        if let Some(name) = with(listing::PREFIX) {
+            if args.weights.is_some() || args.cache.is_some() {
+                let what = "a listing has types of its own: leave --weights and --cache out";
+                return Err(Fail::Input(what.into()));
+            }
+            let listing = listing::open(name).map_err(|e| Fail::Input(e.to_string()))?;
+            return Ok(Planned::Listing(Box::new(listing), options(args)?));
+        }
+        let file = match with(shape::PREFIX) {
+            Some(name) => shape::open(name).map_err(|e| Fail::Input(e.to_string()))?,
+            None => file(path)?,
+        };
+        Ok(Planned::Model(Box::new(model(file, args)?)))
+    }
+
+    /// The step that the flags ask for; of a listing, the one that was recorded.
+    pub fn step(&self, args: &PlanArgs) -> Result<Step, Fail> {
+        match self {
+            Planned::Model(_) => Step::new(args),
+            Planned::Listing(listing, _) => Step::recorded(&listing.head, args),
+        }
+    }
+
+    /// Architecture of a model, engine of a listing.
+    pub fn origin(&self) -> String {
+        match self {
+            Planned::Model(model) => model.config.arch.clone(),
+            Planned::Listing(listing, _) => {
+                let Head { engine, model, date, .. } = &listing.head;
+                format!("{model} by {engine}, {date}")
+            }
+        }
+    }
+
+    /// The plan of a step. Of a listing without rules: just as listed; with rules, our op `sample` is behind it.
+    pub fn plan(&mut self, step: Step, fuse: &Fuse, assume: bool) -> Result<Plan, Fail> {
+        match self {
+            Planned::Model(model) => Ok(model.plan_with(step.key(), fuse, assume)?),
+            Planned::Listing(listing, options) => Ok(listing.plan(options, fuse, assume, *fuse != Fuse::None)?),
+        }
     }
 }
 
@@ -44,6 +96,12 @@ pub fn file(path: &Path) -> Result<ModelFile, Fail> {
     if name.starts_with(shape::PREFIX) {
         let what =
             format!("{name} is a shape without weights: `explain` and `count` take it; to run, give a model file");
+        return Err(Fail::Input(what));
+    }
+    if name.starts_with(listing::PREFIX) {
+        let what = format!(
+            "{name} is a listing of nodes without weights: `explain` and `count` take it; to run, give a model file"
+        );
         return Err(Fail::Input(what));
     }
     if name == "tiny" {
@@ -72,17 +130,21 @@ pub fn isa_named(name: &str) -> Result<Isa, String> {
     isa.ok_or_else(|| format!("this processor has no such instruction set; give one of {all}"))
 }
 
-/// A model with its plans; no weight is loaded.
-pub fn model(file: ModelFile, args: &ModelArgs) -> Result<Model, Fail> {
-    let options = ModelOptions {
+/// What the flags choose for a model.
+fn options(args: &ModelArgs) -> Result<ModelOptions, Fail> {
+    Ok(ModelOptions {
         cache: args.cache(),
         weights: args.weights(),
         compute: args.compute(),
         fuse: args.fuse(),
         target: device::target(args.device())?,
         device: device::split(args.device()).0.to_string(),
-    };
-    Ok(Model::new(file, options)?)
+    })
+}
+
+/// A model with its plans; no weight is loaded.
+pub fn model(file: ModelFile, args: &ModelArgs) -> Result<Model, Fail> {
+    Ok(Model::new(file, options(args)?)?)
 }
 
 /// What serves where there is no tokenizer.

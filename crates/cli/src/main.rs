@@ -11,6 +11,7 @@ mod device;
 mod devices;
 mod explain;
 mod fail;
+mod gains;
 mod inspect;
 mod interrupt;
 mod ladder;

@@ -16,7 +16,8 @@ use onetrip_core::ops::Compute;
 #[derive(Args, Clone, Debug)]
 pub struct FileArgs {
     /// `tiny` (part of this program), a .gguf file, or a Hugging Face folder with config.json, tokenizer.json and
-    /// *.safetensors [default: tiny]
+    /// *.safetensors; to look at without weights also `shape:NAME:FORMAT` and `listing:NAME` or `listing:FILE` (the nodes
+    /// of another engine) [default: tiny]
     #[arg(long, short, value_parser = path(), value_name = "MODEL")]
     pub model: Option<PathBuf>,
 }

@@ -74,7 +74,10 @@ pub fn ledger_text(l: &Ledger) -> String {
     };
     let mut out = String::new();
     let mut row = |name: &str, value: String| out.push_str(&format!("{name:<12} {value}\n"));
-    row("nodes", format!("{} ({} not empty): {}", l.nodes, l.nodes_nonempty, by_op(&l.nodes_by_op)));
+    row("nodes", {
+        let empty = l.nodes - l.nodes_nonempty;
+        format!("{} ({} not empty, {empty} empty): {}", l.nodes, l.nodes_nonempty, by_op(&l.nodes_by_op))
+    });
     row("dispatches", format!("{}: {}", l.dispatches, by_op(&l.dispatches_by_op)));
     row("grid syncs", l.grid_syncs.to_string());
     row("barriers", l.barriers.to_string());

@@ -1,6 +1,7 @@
 //! The plan that `explain`, `count` and `profile` look at.
 
 use onetrip_core::expr::Bind;
+use onetrip_engine::listing::Head;
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
 use onetrip_engine::step::STEP_ROWS;
@@ -65,6 +66,29 @@ impl Step {
             return Err(Fail::Input(what));
         }
         Ok(Step { phase, prompt, context, batch })
+    }
+
+    /// The step of a listing: it is one step, and flags can ask for no other.
+    pub fn recorded(head: &Head, args: &PlanArgs) -> Result<Step, Fail> {
+        let step = Step {
+            phase: if head.is_decode { Phase::Decode } else { Phase::Prefill },
+            prompt: (head.tokens / head.sequences.max(1)) as usize,
+            context: head.context as usize,
+            batch: head.sequences as usize,
+        };
+        let is_other = |asked: Option<usize>, have: usize| asked.is_some_and(|asked| asked != have);
+        if args.phase.is_some_and(|phase| phase != step.phase)
+            || is_other(args.prompt, step.prompt)
+            || is_other(args.context, step.context)
+            || is_other(args.batch, step.batch)
+        {
+            let what = "a listing is one recorded step";
+            return Err(Fail::Input(format!(
+                "{what} ({}): leave --phase, --prompt, --context, --batch out",
+                step.title()
+            )));
+        }
+        Ok(step)
     }
 
     /// Says on stderr where no other command would run this as one step. For after what can fail.

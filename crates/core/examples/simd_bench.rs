@@ -1,4 +1,5 @@
-//! Speed of the vector kernels on one thread of this machine: `cargo run --release --example simd_bench [ISA] [PART]`.
+//! Speed of the vector kernels on one thread of this machine: `cargo run --release --example simd_bench [ISA] [PART]`;
+//! PART is `floats`, `maps`, `streams` (two weights in turn) or a format; without it all but `streams`.
 //!
 //! Decode: one token over 200 MB of weights, in GB/s of tile bytes. Prefill: 512 tokens, in 10^9 operations a second
 //! (two a weight and token), with weights that stay in the second-level cache and with weights streamed from memory.
@@ -125,6 +126,35 @@ fn tiles(s: &Simd, only: &str) {
     }
 }
 
+/// One token over two matrices of 50 MB in large pages, so many tiles of the one and then of the other.
+fn streams(s: &Simd) {
+    let mut memory = memmap2::MmapMut::map_anon(MATRIX / 2).expect("memory");
+    #[cfg(target_os = "linux")]
+    let _ = memory.advise(memmap2::Advice::HugePage);
+    memory.fill(1);
+    let (a, b) = memory.split_at(MATRIX / 4);
+    for (name, spec) in specs() {
+        for k in [1024, 4096, 8192] {
+            let layout = TileLayout::new(spec, k).expect("a layout");
+            let mut acts = vec![0; q8_row_bytes(k)];
+            (s.quantize_q8)(&random(k), &mut acts);
+            let mut out = [[0.0; 16]];
+            for run in [1, 16] {
+                let bytes = run * layout.tile_bytes();
+                let pass = || {
+                    for part in a.chunks_exact(bytes).zip(b.chunks_exact(bytes)).flat_map(|(a, b)| [a, b]) {
+                        for tile in part.chunks(layout.tile_bytes()) {
+                            (s.dot_tile)(&layout, tile, &acts, 1, black_box(&mut out));
+                        }
+                    }
+                };
+                let what = format!("{name}, two of {k} columns, {run:>2} tiles a turn");
+                show(&what, (2 * (a.len() / bytes * bytes)) as f64, "GB/s", time(9, pass));
+            }
+        }
+    }
+}
+
 fn floats(s: &Simd) {
     let (k, n) = (896, 512);
     let acts = random(n * k);
@@ -209,6 +239,7 @@ fn main() {
     match part.as_str() {
         "floats" => floats(s),
         "maps" => maps(s),
+        "streams" => streams(s),
         "" => {
             tiles(s, "");
             floats(s);

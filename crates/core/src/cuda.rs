@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::expr::Expr;
 use crate::formats::DType;
 use crate::formats::planes::Planes;
+use crate::ops::columns::Columns;
 use crate::ops::elementwise::{Binary, Tree, Unary};
 use crate::ops::{Access, Arg, Code, Compute, Cost, CudaCaps, Lowering, Site, Step, Target, Text};
 use crate::tensor::{Layout, Sig};
@@ -110,6 +111,18 @@ impl Unit {
     /// The words of the batch.
     pub fn batch(&mut self) -> &mut Self {
         self.read("BATCH", "u32", Arg::Batch)
+    }
+
+    /// How an op finds number `c` of its row in the row that it reads in whole or in part: `X_PLACE(c)`, rows being
+    /// `X_STRIDE` apart.
+    pub fn part_of(&mut self, part: &Option<Columns>, stride: usize) -> &mut Self {
+        self.set("X_STRIDE", stride);
+        match part {
+            None => self.set("X_PLACE(c)", "(c)"),
+            Some(Columns { group, start, len }) => {
+                self.set("X_PLACE(c)", format!("((c) / {len}u * {group}u + {start}u + (c) % {len}u)"))
+            }
+        }
     }
 
     /// The number of rows of a value, as the kernel finds it in the batch (which is an operand already).

@@ -1,7 +1,7 @@
 //! Applying the rules: each rule in the order of the list, wherever it fits, tried against the device's lowering.
 
 use crate::graph::{Graph, Node, Source, Value, ValueId};
-use crate::ops::{Compute, Lowering, Op, RowClass, Site, Target};
+use crate::ops::{Compute, Lowering, RowClass, Site, Target};
 
 pub mod rules;
 pub use rules::{RULES, Rule};
@@ -39,19 +39,23 @@ impl Setting {
 /// What a rule wants to put in the place of some nodes.
 #[derive(Clone, Debug)]
 pub enum Rewrite {
-    /// One op instead of the nodes `remove`. Its outputs take over the values `outs`.
+    /// Other nodes instead of the nodes `remove`, in this order, where the last of those stood; if something in between
+    /// needs a result, where the first stood.
     Make {
         /// Nodes that go.
         remove: Vec<usize>,
         /// What comes.
-        op: Box<Op>,
-        /// Its inputs.
-        ins: Vec<ValueId>,
-        /// The values it makes from now on.
-        outs: Vec<ValueId>,
+        made: Vec<Node>,
+        /// Values that were not there before: their ids follow those of the graph.
+        values: Vec<Value>,
     },
-    /// The node does nothing: its output is its first input.
-    Drop(usize),
+    /// Nodes that do nothing. Outputs that are read are other values from now on.
+    Drop {
+        /// The nodes, in order.
+        remove: Vec<usize>,
+        /// Output, and the value that it is.
+        same: Vec<(ValueId, ValueId)>,
+    },
 }
 
 /// A place where a rule fitted but the device has no kernel for what it would make.
@@ -116,7 +120,7 @@ impl Fuse {
 }
 
 /// Edit distance, for "did you mean".
-fn distance(a: &str, b: &str) -> usize {
+pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, ca) in a.chars().enumerate() {
@@ -145,13 +149,16 @@ pub fn fuse_assuming(graph: &mut Graph, setting: &Setting, wanted: &Fuse, assume
         while at < graph.nodes.len() {
             match (rule.find)(graph, setting, at) {
                 Some(rewrite) => match apply(graph, setting, rewrite, assume) {
-                    // The same place may fit again: q takes k, then v.
-                    Ok(()) => {
+                    // What was made, or what is next to it, may fit again: q takes k, then v.
+                    Ok(first) => {
                         fired += 1;
-                        at = at.saturating_sub(1);
+                        at = at.min(first).saturating_sub(1);
                     }
                     Err(Some((node, why))) => {
-                        report.refused.push(Refusal { rule: rule.name, at: node, why });
+                        let refusal = Refusal { rule: rule.name, at: node, why };
+                        if !report.refused.contains(&refusal) {
+                            report.refused.push(refusal);
+                        }
                         at += 1;
                     }
                     Err(None) => at += 1,
@@ -165,12 +172,11 @@ pub fn fuse_assuming(graph: &mut Graph, setting: &Setting, wanted: &Fuse, assume
 }
 
 /// Joins the names of nodes: `blk.0.attn_q`, `blk.0.attn_k` give `blk.0.attn_q+attn_k`.
-fn joined_name(graph: &Graph, nodes: &[usize]) -> String {
+fn joined_name<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
     let mut name = String::new();
-    for &i in nodes {
-        let full = &graph.nodes[i].name;
+    for full in names {
         if name.is_empty() {
-            name = full.clone();
+            name = full.to_string();
             continue;
         }
         let prefix = full.rfind('.').map_or(0, |p| p + 1);
@@ -183,51 +189,101 @@ fn joined_name(graph: &Graph, nodes: &[usize]) -> String {
     name
 }
 
-/// `Err(Some)` is a refusal by the device, `Err(None)` a place where the order of nodes forbids the rewrite.
-fn apply(graph: &mut Graph, setting: &Setting, rewrite: Rewrite, assume: bool) -> Result<(), Option<(String, String)>> {
+/// Splits the first part off a joined name: `blk.0.add+norm` gives `blk.0.add` and `blk.0.norm`.
+fn split_name(name: &str) -> (String, String) {
+    let Some((first, rest)) = name.split_once('+') else { return (name.into(), name.into()) };
+    let prefix = if rest.contains('.') { "" } else { &first[..first.rfind('.').map_or(0, |p| p + 1)] };
+    (first.into(), format!("{prefix}{rest}"))
+}
+
+/// Gives the place of the first node that changed. `Err(Some)` is a refusal by the device, `Err(None)` a place where the
+/// order of nodes forbids the rewrite.
+fn apply(
+    graph: &mut Graph,
+    setting: &Setting,
+    rewrite: Rewrite,
+    assume: bool,
+) -> Result<usize, Option<(String, String)>> {
     match rewrite {
-        Rewrite::Drop(i) => {
-            let node = graph.nodes.remove(i);
-            for n in &mut graph.nodes {
-                n.ins.iter_mut().filter(|v| **v == node.outs[0]).for_each(|v| *v = node.ins[0]);
+        Rewrite::Drop { remove, same } => {
+            let name = graph.nodes[remove[0]].name.clone();
+            remove.iter().rev().for_each(|&i| drop(graph.nodes.remove(i)));
+            let read = graph.nodes.iter_mut().flat_map(|n| &mut n.ins).chain(&mut graph.outputs);
+            for v in read {
+                while let Some((_, is)) = same.iter().find(|(was, _)| was == v) {
+                    *v = *is;
+                }
             }
-            graph.outputs.iter_mut().filter(|v| **v == node.outs[0]).for_each(|v| *v = node.ins[0]);
-            graph.infer().map_err(|e| Some((node.name, e.to_string())))
+            graph.infer().map_err(|e| Some((name, e.to_string()))).map(|()| remove[0])
         }
-        Rewrite::Make { mut remove, op, ins, outs } => {
+        Rewrite::Make { mut remove, made, values } => {
             remove.sort_unstable();
             remove.dedup();
-            let name = joined_name(graph, &remove);
-            let sigs = op.shape(&graph.sigs(&ins)).map_err(|e| Some((name.clone(), e.to_string())))?;
-            if sigs != graph.sigs(&outs) {
-                return Err(Some((name, "the made op has outputs of another shape".into())));
+            let before = graph.values.len();
+            graph.values.extend(values);
+            let fits = made.iter().try_for_each(|node| fits(graph, setting, node, assume));
+            let places = [remove[remove.len() - 1], remove[0]];
+            let done = fits.and_then(|()| replace(graph, &remove, made, places).ok_or(None));
+            if done.is_err() {
+                graph.values.truncate(before);
             }
-            if let Lowering::Gap(why) = op.lower(&setting.site(graph, &ins, &outs))
-                && !assume
-            {
-                return Err(Some((name, why.into())));
-            }
-            let mut next = graph.clone();
-            let (lo, hi) = (remove[0], remove[remove.len() - 1]);
-            let node = Node { name, op: *op, ins, outs };
-            // Where the last part stood; if something in between needs the result, where the first part stood.
-            for place in [hi, lo] {
-                next.nodes.clone_from(&graph.nodes);
-                next.nodes[place] = node.clone();
-                for &i in remove.iter().rev().filter(|&&i| i != place) {
-                    next.nodes.remove(i);
-                }
-                if next.check_order().is_ok() {
-                    *graph = next;
-                    return Ok(());
-                }
-            }
-            Err(None)
+            done.map(|()| remove[0])
         }
     }
+}
+
+/// A made node has the outputs that it takes over, and a kernel.
+fn fits(graph: &Graph, setting: &Setting, node: &Node, assume: bool) -> Result<(), Option<(String, String)>> {
+    let refusal = |why: String| Err(Some((node.name.clone(), why)));
+    match node.op.shape(&graph.sigs(&node.ins)) {
+        Err(e) => return refusal(e.to_string()),
+        Ok(sigs) if sigs != graph.sigs(&node.outs) => {
+            return refusal("the made op has outputs of another shape".into());
+        }
+        Ok(_) => {}
+    }
+    match node.op.lower(&setting.site(graph, &node.ins, &node.outs)) {
+        Lowering::Gap(why) if !assume => refusal(why.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Puts nodes in the place of others, at the first of `places` (of those that go) that keeps the order of reads and
+/// writes; none does not change the graph.
+fn replace(graph: &mut Graph, remove: &[usize], made: Vec<Node>, places: [usize; 2]) -> Option<()> {
+    let mut gone: Vec<(usize, Node)> = remove.iter().rev().map(|&i| (i, graph.nodes.remove(i))).collect();
+    for place in places {
+        let at = place - remove.iter().filter(|&&i| i < place).count();
+        graph.nodes.splice(at..at, made.iter().cloned());
+        if graph.check_order().is_ok() {
+            return Some(());
+        }
+        graph.nodes.drain(at..at + made.len());
+    }
+    while let Some((i, node)) = gone.pop() {
+        graph.nodes.insert(i, node);
+    }
+    None
 }
 
 /// A value that is a weight with one row.
 pub(crate) fn is_weight_row(value: &Value) -> bool {
     matches!(value.source, Source::Weight(_)) && value.sig.rows.constant() == Some(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_joined_and_split_again() {
+        let joined = joined_name(["blk.0.add", "blk.0.norm", "blk.0.norm"]);
+        assert_eq!(
+            (joined.as_str(), split_name(&joined)),
+            ("blk.0.add+norm", ("blk.0.add".into(), "blk.0.norm".into()))
+        );
+        let joined = joined_name(["blk.0.add", "blk.1.norm"]);
+        assert_eq!(split_name(&joined), ("blk.0.add".into(), "blk.1.norm".into()));
+        assert_eq!(split_name(&joined_name(["add", "norm", "x"])), ("add".into(), "norm+x".into()));
+    }
 }

@@ -14,6 +14,8 @@ pub enum Source {
     Weight(usize),
     /// A state of the engine, by its index, as it is before the step.
     State(usize),
+    /// Given with the batch, in a listing of another engine: a mask, or rows of which there are none.
+    Batch,
     /// An output of a node.
     Node,
 }
@@ -117,6 +119,14 @@ impl Graph {
             }
         }
         Ok(())
+    }
+
+    /// The node makes and moves no element in any batch: its values, besides weights and states, have no rows.
+    pub fn moves_nothing(&self, node: &Node) -> bool {
+        let mut sigs = node.ins.iter().chain(&node.outs).map(|&v| &self.values[v].sig);
+        let has_no_rows = |s: &Sig| s.rows.constant() == Some(0);
+        sigs.clone().any(|s| !s.is_state() && has_no_rows(s))
+            && sigs.all(|s| s.is_weight() || s.is_state() || has_no_rows(s))
     }
 
     /// Index of the state that a value is a version of.

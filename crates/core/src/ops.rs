@@ -15,6 +15,7 @@ pub mod attention;
 pub mod cache_write;
 pub mod columns;
 pub mod conv;
+pub mod copy;
 pub mod delta_net;
 pub mod elementwise;
 pub mod embed;
@@ -24,6 +25,9 @@ pub mod matmul;
 pub mod rms_norm;
 pub mod rope;
 pub mod sample;
+pub mod state_read;
+pub mod state_write;
+pub mod window;
 
 /// Classes of row counts for which plans are built and kernels chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -426,6 +430,10 @@ ops! {
     Matmul = matmul::Matmul,
     L2Norm = l2_norm::L2Norm,
     Columns = columns::Columns,
+    StateRead = state_read::StateRead,
+    Window = window::Window,
+    StateWrite = state_write::StateWrite,
+    Copy = copy::Copy,
     Conv = conv::Conv,
     DeltaNet = delta_net::DeltaNet,
     Rope = rope::Rope,

@@ -113,7 +113,7 @@ pub struct Plan {
     pub ropes: Vec<RopeSpec>,
     /// Nodes of the graph before any rule, by ggml's names.
     pub nodes_by_op: BTreeMap<String, u64>,
-    /// Nodes that do nothing in this plan's batch.
+    /// Nodes that make and move no element in any batch.
     pub nodes_empty: u64,
     /// Rules and how often each fired.
     pub fired: Vec<(&'static str, usize)>,

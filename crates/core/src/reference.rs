@@ -152,6 +152,16 @@ pub enum Part {
     Out(usize, usize),
 }
 
+impl Part {
+    /// Another output of the same part.
+    pub fn sibling(self, output: usize) -> Part {
+        match self {
+            Part::In(_) => self,
+            Part::Out(part, _) => Part::Out(part, output),
+        }
+    }
+}
+
 impl Parts {
     /// Appends an op; gives its first output.
     pub fn op(&mut self, op: impl Into<Op>, ins: &[Part]) -> Part {
@@ -257,6 +267,11 @@ pub fn eval_graph(
         .map(|v| match v.source {
             Source::Weight(w) => Some(RefValue::Tensor(weights[w].clone())),
             Source::State(s) => Some(RefValue::State(s)),
+            // What a mask says is known from the batch: its numbers are not read.
+            Source::Batch => {
+                let rows = v.sig.rows.eval(batch.bind()) as usize;
+                Some(RefValue::Tensor(RefTensor { width: v.sig.width, data: vec![0.0; rows * v.sig.width] }))
+            }
             Source::Node => None,
         })
         .collect();

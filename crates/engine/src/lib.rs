@@ -8,6 +8,7 @@ pub mod chat;
 pub mod config;
 pub mod files;
 pub mod generate;
+pub mod listing;
 pub mod model;
 pub mod page;
 pub mod profiles;

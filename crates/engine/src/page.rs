@@ -6,7 +6,7 @@ use onetrip_core::ops::attention::Attention;
 use onetrip_core::ops::cache_write::CacheWrite;
 use onetrip_core::ops::columns::Columns;
 use onetrip_core::ops::conv::Conv;
-use onetrip_core::ops::delta_net::DeltaNet;
+use onetrip_core::ops::delta_net::{DeltaNet, Front};
 use onetrip_core::ops::elementwise::{Elementwise, Tree};
 use onetrip_core::ops::embed::Embed;
 use onetrip_core::ops::gather_rows::GatherRows;
@@ -152,8 +152,7 @@ impl<'a> Page<'a> {
     /// RMS norm of every `dim` numbers, times the weight of that name.
     pub fn norm_of(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
         let weight = self.weight(&format!("{name}.weight"))?;
-        let norm = RmsNorm { eps: self.config.eps, dim, weight: false, residual: false };
-        let normed = self.push(name, norm, &[x])?;
+        let normed = self.push(name, RmsNorm::plain(self.config.eps, dim), &[x])?;
         self.push(name, Elementwise::mul(), &[normed, weight])
     }
 
@@ -196,7 +195,7 @@ impl<'a> Page<'a> {
 
     /// `f(x)`.
     pub fn unary(&mut self, f: Unary, x: ValueId, name: &str) -> Made {
-        self.push(name, Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[x])
+        self.push(name, Elementwise::unary(f), &[x])
     }
 
     /// Of every `group` numbers the `len` from `start` on.
@@ -206,7 +205,7 @@ impl<'a> Page<'a> {
 
     /// Every `dim` numbers divided by their length.
     pub fn l2_norm(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
-        self.push(name, L2Norm { eps: self.config.eps, dim }, &[x])
+        self.push(name, L2Norm { eps: self.config.eps, dim, part: None }, &[x])
     }
 
     /// The shape of the recurrent layers; an error if the configuration has none.
@@ -230,14 +229,14 @@ impl<'a> Page<'a> {
         let filter = self.weight(&format!("{name}.weight"))?;
         let width = self.graph.values[x].sig.width;
         let state = self.state("conv_state", Sig::recurrent((taps - 1) * width));
-        self.push(name, Conv { taps }, &[x, filter, state])
+        self.push(name, Conv { taps, heads: None }, &[x, filter, state])
     }
 
     /// The gated delta rule on q, k, v, the logarithm of the decay, and beta; its state stays with the sequence.
     pub fn delta_net(&mut self, ins: [ValueId; 5], r: Recurrent) -> Made {
         let (k_heads, v_heads, k_dim, v_dim) = (r.k_heads, r.v_heads, r.state, r.state);
         let scale = 1.0 / (k_dim as f32).sqrt();
-        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: None, norm: None };
+        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Apart, norm: None };
         let state = self.state("delta_state", Sig::recurrent(delta.state_width()));
         let [q, k, v, g, beta] = ins;
         self.push("delta_net", delta, &[q, k, v, g, beta, state])
@@ -253,7 +252,7 @@ impl<'a> Page<'a> {
     pub fn rope(&mut self, x: ValueId, name: &str, heads: usize, table: usize) -> Made {
         let (dim, neox) = (self.config.head_dim, self.config.neox);
         let pairs = self.graph.ropes[table].inv_freq.len();
-        self.push(name, Rope { heads, dim, pairs, neox, table, norm: None }, &[x])
+        self.push(name, Rope { heads, dim, pairs, neox, table, norm: None, part: None }, &[x])
     }
 
     /// Writes k and v to the layer's cache, then attention over it.
@@ -265,17 +264,8 @@ impl<'a> Page<'a> {
             let state = self.state(name, Sig::state(cache, self.cache_type));
             *out = self.push(name, CacheWrite { pair: false, rope: None }, &[x, state])?;
         }
-        let attention = Attention {
-            heads: c.heads,
-            kv_heads: c.kv_heads,
-            dim: c.head_dim,
-            scale: c.attention_scale.unwrap_or(1.0 / (c.head_dim as f32).sqrt()),
-            window,
-            softcap: None,
-            gate: false,
-            q_rope: None,
-            write: None,
-        };
+        let scale = c.attention_scale.unwrap_or(1.0 / (c.head_dim as f32).sqrt());
+        let attention = Attention { window, ..Attention::plain(c.heads, c.kv_heads, c.head_dim, scale) };
         self.push("attention", attention, &[q, written[0], written[1]])
     }
 

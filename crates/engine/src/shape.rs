@@ -1,5 +1,5 @@
 //! Models without weights: `shape:qwen2.5-0.5b:f16` is the header that such a model's file would have. Plans, counts and
-//! predictions need no more.
+//! predictions need no more. `shape:qwen3.5-9b@4:q4_0` has the first 4 layers only.
 
 use onetrip_core::formats::DType;
 
@@ -10,6 +10,7 @@ use crate::files::{FileError, Metadata, ModelFile, Value};
 pub const PREFIX: &str = "shape:";
 
 /// The numbers of a model, as its authors published them.
+#[derive(Clone, Copy)]
 pub struct Shape {
     /// Name between the colons.
     pub name: &'static str,
@@ -138,6 +139,9 @@ pub enum ShapeError {
     /// There is no such shape.
     #[error("there is no shape `{0}`; shapes: {1}")]
     Unknown(String, String),
+    /// It has not so many layers.
+    #[error("`{0}`: after `@` comes a number of layers, 1 to {1}")]
+    Layers(String, u64),
     /// There is no such format.
     #[error("there is no format `{0}`; formats: {1}")]
     Format(String, String),
@@ -162,13 +166,19 @@ pub fn open(name: &str) -> Result<ModelFile, ShapeError> {
         // A right name without a format is the more common slip.
         return Err(ShapeError::Form(shown(name), all()));
     };
-    let found = SHAPES.iter().find(|s| s.name == shape);
-    let found = found.ok_or_else(|| ShapeError::Unknown(shown(shape), all()))?;
+    let unknown = || ShapeError::Unknown(shown(shape), all());
+    let (base, layers) = shape.split_once('@').map_or((shape, None), |(base, layers)| (base, Some(layers)));
+    let mut found = *SHAPES.iter().find(|s| s.name == base).ok_or_else(unknown)?;
+    if let Some(layers) = layers {
+        let whole = found.layers;
+        let layers = layers.parse().ok().filter(|n| (1..=whole).contains(n));
+        found.layers = layers.ok_or_else(|| ShapeError::Layers(shown(shape), whole))?;
+    }
     let dtype = DType::parse(format).ok_or_else(|| {
         let formats: Vec<&str> = DType::ALL.iter().map(|d| d.name()).collect();
         ShapeError::Format(shown(format), formats.join(", "))
     })?;
-    Ok(ModelFile::from_header(name, metadata(found), tensors(found, dtype))?)
+    Ok(ModelFile::from_header(name, metadata(&found), tensors(&found, dtype))?)
 }
 
 impl Shape {
@@ -326,6 +336,11 @@ mod tests {
         assert!(error("shape:qwen9:f16").contains("`qwen9`") && error("shape:qwen9:f16").contains("llama-8b"));
         assert!(error("shape:llama-8b:q9").contains("q4_0"));
         assert!(error("shape:llama-8b").contains("shape:NAME:FORMAT"));
+        for layers in ["0", "25", "x", ""] {
+            assert!(error(&format!("shape:qwen2.5-0.5b@{layers}:f16")).contains("1 to 24"));
+        }
+        let first = Config::read(&open("shape:qwen3.5-9b@4:q4_0").expect("a header")).expect("a configuration");
+        assert_eq!((first.layers, first.recurrent.map(|r| r.is_attention(3))), (4, Some(true)));
         // Rows of 896 are not whole blocks of 256.
         assert!(error("shape:qwen2.5-0.5b:q4_k").contains("whole blocks"));
     }

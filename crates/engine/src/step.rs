@@ -7,6 +7,7 @@ use std::time::Instant;
 use onetrip_core::batch::{SampleParams, SeqSpan, StepBatch};
 use onetrip_core::device::{Device, DeviceError, Recording, Ticket};
 use onetrip_core::expr::Bind;
+use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::sample::NO_TOKEN;
 use onetrip_core::plan::Plan;
 use onetrip_core::probe::{Probe, Silent};
@@ -242,7 +243,15 @@ impl Engine {
         Ok(Recorded { plan, recording })
     }
 
-    /// Runs a recording made by [`Engine::record_with`] to its end; gives the run and the seconds it took.
+    /// Records the plan of a class of batches by other rules than the model's own; [`Engine::submit`] runs it.
+    pub fn record_by(&mut self, key: PlanKey, fuse: &Fuse) -> Result<Recorded, StepError> {
+        let plan = Arc::new(self.model.plan_with(key, fuse, false)?);
+        let recording = record(&plan, &mut *self.device, &mut Silent)?;
+        Ok(Recorded { plan, recording })
+    }
+
+    /// Runs a recording made by [`Engine::record_with`] or [`Engine::record_by`] to its end; gives the run and the
+    /// seconds it took.
     pub fn submit(&mut self, recorded: &Recorded, batch: &mut StepBatch) -> Result<(Ticket, f64), StepError> {
         let start = Instant::now();
         batch.fill_rope(&recorded.plan.ropes);

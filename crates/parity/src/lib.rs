@@ -6,8 +6,10 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 
+pub mod assumed;
 pub mod counts;
 pub mod cuda;
+pub mod docs;
 pub mod emulated;
 pub mod gpu;
 pub mod harness;
@@ -33,6 +35,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(rules::tests());
     tests.extend(pages::tests());
     tests.extend(plans::tests());
+    tests.extend(docs::tests());
     tests.extend(counts::tests());
     tests.extend(predictions::tests());
     tests.extend(invariants::tests());

@@ -16,12 +16,13 @@ use onetrip_engine::files::{GgufWriter, ModelFile};
 use onetrip_engine::model::{Model, PlanKey};
 use onetrip_engine::page::Want;
 
+use crate::assumed;
 use crate::harness::{Options, models};
 use crate::shape::{Shape, Tensor};
 
 /// A published model: its shape and the types of its matrices.
-struct Published {
-    name: &'static str,
+pub(crate) struct Published {
+    pub(crate) name: &'static str,
     /// The real file below the folder of models, if there may be one.
     path: Option<&'static str>,
     shape: Shape,
@@ -40,7 +41,7 @@ fn part(t: &Tensor) -> &str {
     t.name.rsplit('.').nth(1).unwrap_or("")
 }
 
-fn published() -> Vec<Published> {
+pub(crate) fn published() -> Vec<Published> {
     let llama = Shape {
         arch: "llama",
         layers: 30,
@@ -112,7 +113,7 @@ fn published() -> Vec<Published> {
             path: Some("smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf"),
             shape: llama,
             format: |t| if part(t) == "token_embd" { DType::Q8_0 } else { DType::Q4_1 },
-            a_layer: 6,
+            a_layer: 5,
         },
         Published {
             name: "qwen2.5-0.5b-q4_k_m",
@@ -266,12 +267,16 @@ impl Published {
         Ok(ModelFile::open(&path)?)
     }
 
-    fn plan(&self, bind: Bind, fuse: Fuse) -> Result<Plan, Failed> {
+    /// The model; its weights are of no use.
+    pub(crate) fn model(&self) -> Result<Model, Failed> {
         let dir = tempfile::tempdir()?;
         // Plans do not depend on the instruction set: a test says so.
-        let o = Options { isa: Isa::Portable, fuse, ..Options::default() };
-        let mut model = Model::new(self.file(dir.path())?, o.model())?;
-        Ok(model.plan(key(bind))?)
+        let o = Options { isa: Isa::Portable, ..Options::default() };
+        Ok(Model::new(self.file(dir.path())?, o.model())?)
+    }
+
+    fn plan(&self, bind: Bind, fuse: Fuse) -> Result<Plan, Failed> {
+        Ok(self.model()?.plan_with(key(bind), &fuse, false)?)
     }
 
     /// The text of a snapshot.
@@ -280,7 +285,8 @@ impl Published {
     }
 }
 
-fn key(bind: Bind) -> PlanKey {
+/// The plan of a batch that chooses its next tokens.
+pub(crate) fn key(bind: Bind) -> PlanKey {
     PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 })
 }
 
@@ -308,6 +314,11 @@ pub fn write_all() -> Result<Vec<String>, Failed> {
     for (batch, bind) in BATCHES {
         let name = NAMED.file_name(batch);
         std::fs::write(dir.join(&name), NAMED.text(batch, bind)?)?;
+        written.push(name);
+    }
+    for snapshot in assumed::snapshots() {
+        let name = snapshot.file_name();
+        std::fs::write(dir.join(&name), snapshot.text()?)?;
         written.push(name);
     }
     for entry in std::fs::read_dir(&dir)? {
@@ -345,6 +356,7 @@ pub fn tests() -> Vec<Trial> {
     tests.push(Trial::test(format!("plans/{}/are the committed ones", NAMED.name), || NAMED.committed()));
     let name = format!("plans/{}/decodes in at most 165 dispatches and has the nodes of the listing", NAMED.name);
     tests.push(Trial::test(name, || NAMED.bounded()));
+    tests.extend(assumed::tests());
     tests.push(Trial::test("plans/no file is left of a model that is gone", no_strangers));
     tests.push(Trial::test("plans/are the same for every instruction set", every_isa));
     tests
@@ -358,7 +370,7 @@ fn committed(model: &Published) -> Result<(), Failed> {
 }
 
 /// A snapshot is what it was.
-fn same(name: &str, want: &str) -> Result<(), Failed> {
+pub(crate) fn same(name: &str, want: &str) -> Result<(), Failed> {
     let have = std::fs::read_to_string(folder().join(name)).unwrap_or_default();
     if have.replace("\r\n", "\n") == want {
         return Ok(());
@@ -413,6 +425,7 @@ fn no_strangers() -> Result<(), Failed> {
     let mut known: Vec<String> =
         models.iter().flat_map(|m| BATCHES.iter().map(move |(batch, _)| file_name(m, batch))).collect();
     known.extend(BATCHES.iter().map(|(batch, _)| NAMED.file_name(batch)));
+    known.extend(assumed::snapshots().iter().map(|s| s.file_name()));
     for entry in std::fs::read_dir(folder())? {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if name.ends_with(".txt") && !known.contains(&name) {

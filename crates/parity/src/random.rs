@@ -11,9 +11,8 @@ use onetrip_core::fuse::Setting;
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::attention::Attention;
 use onetrip_core::ops::cache_write::CacheWrite;
-use onetrip_core::ops::columns::Columns;
 use onetrip_core::ops::conv::Conv;
-use onetrip_core::ops::delta_net::DeltaNet;
+use onetrip_core::ops::delta_net::{DeltaNet, Front};
 use onetrip_core::ops::elementwise::{Elementwise, Tree, Unary};
 use onetrip_core::ops::embed::Embed;
 use onetrip_core::ops::gather_rows::GatherRows;
@@ -25,6 +24,8 @@ use onetrip_core::ops::{Compute, Op, RowClass, Target};
 use onetrip_core::reference::{RefState, RefTensor};
 use onetrip_core::selftest::{Rng, random_batch, random_weight};
 use onetrip_core::tensor::{Cache, Sig};
+
+pub mod listed;
 
 /// Tokens of the vocabulary of every random graph.
 const VOCABULARY: usize = 13;
@@ -49,7 +50,7 @@ impl Case {
         let mut rng = Rng::new(seed);
         let bind = random_bind(&mut rng);
         let cache = if rng.below(2) == 0 { DType::F32 } else { DType::F16 };
-        let mut w = Writer { g: Graph::default(), rng: &mut rng, weights: vec![], states: vec![], cache };
+        let mut w = Writer::new(&mut rng, cache, true);
         let table = w.weight(VOCABULARY, 0);
         let x = w.push(Embed { scale: 1.0 }, &[table]);
         let end = match w.rng.below(4) {
@@ -61,7 +62,7 @@ impl Case {
         let Writer { g: graph, weights: sigs, states, .. } = w;
         let (mut weights, mut numbers): (Vec<WeightData>, Vec<RefTensor>) = Default::default();
         for sig in &sigs {
-            let (bytes, data) = random_weight(&mut rng, sig, sig.rows.constant().unwrap_or(1) as usize);
+            let (bytes, data) = random_weight(&mut rng, sig, sig.rows.eval(bind) as usize);
             weights.push(Arc::new(bytes));
             numbers.push(data);
         }
@@ -116,11 +117,45 @@ struct Writer<'r> {
     weights: Vec<Sig>,
     states: Vec<Sig>,
     cache: DType,
+    /// Draws parts that are missing or of another kind, and other readers.
+    surprises: bool,
+    /// The rows whose logits are wanted are gathered already.
+    gathered: bool,
 }
 
-impl Writer<'_> {
+/// What the layers of a page have.
+struct Shape {
+    heads: usize,
+    kv_heads: usize,
+    dim: usize,
+    pairs: usize,
+    neox: bool,
+    bias: bool,
+    head_norm: bool,
+    sandwich: bool,
+    gated: bool,
+    window: Option<u32>,
+    /// As another engine lists them.
+    listed: bool,
+}
+
+impl Shape {
+    fn plain(kv_heads: usize) -> Shape {
+        let (bias, head_norm, sandwich, gated, listed) = (false, false, false, false, false);
+        let (heads, dim, pairs, neox, window) = (2 * kv_heads, 16, 8, true, None);
+        Shape { heads, kv_heads, dim, pairs, neox, bias, head_norm, sandwich, gated, window, listed }
+    }
+}
+
+impl<'r> Writer<'r> {
+    fn new(rng: &'r mut Rng, cache: DType, surprises: bool) -> Writer<'r> {
+        let (g, weights, states) = Default::default();
+        Writer { g, rng, weights, states, cache, surprises, gathered: false }
+    }
+
+    /// A surprise.
     fn one_in(&mut self, n: u64) -> bool {
-        self.rng.below(n) == 0
+        self.surprises && self.rng.below(n) == 0
     }
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
@@ -140,15 +175,19 @@ impl Writer<'_> {
         self.g.values[v].sig.width
     }
 
-    fn push(&mut self, op: impl Into<Op>, ins: &[ValueId]) -> ValueId {
+    fn push_all(&mut self, op: impl Into<Op>, ins: &[ValueId]) -> Vec<ValueId> {
         let op = op.into();
         let name = format!("{}.{}", op.name(), self.g.nodes.len());
-        let out = match self.g.push(name, op, ins) {
-            Ok(outs) => outs[0],
+        match self.g.push(name, op, ins) {
+            Ok(outs) => outs,
             Err(e) => panic!("the generator made a graph that cannot be: {e}"),
-        };
+        }
+    }
+
+    fn push(&mut self, op: impl Into<Op>, ins: &[ValueId]) -> ValueId {
+        let out = self.push_all(op, ins)[0];
         // Now and then a value has another reader, or must be there at the end, or a node is made that nobody reads.
-        if !self.g.values[out].sig.is_state() {
+        if self.surprises && !self.g.values[out].sig.is_state() {
             match self.rng.below(40) {
                 0 => self.g.outputs.push(out),
                 1 => {
@@ -166,17 +205,20 @@ impl Writer<'_> {
 
     /// A norm as pages write it: without a weight, then times a weight row. Sometimes of a wrong kind.
     fn norm(&mut self, x: ValueId, dim: usize) -> ValueId {
-        let group = if dim == WHOLE_ROW { self.width(x) } else { dim };
-        let norm = RmsNorm { eps: 1e-5, dim, weight: false, residual: false };
-        let y = self.push(norm, &[x]);
-        match self.rng.below(12) {
+        self.norm_of(x, RmsNorm::plain(1e-5, dim))
+    }
+
+    fn norm_of(&mut self, x: ValueId, norm: RmsNorm) -> ValueId {
+        let y = self.push(norm.clone(), &[x]);
+        let group = norm.group(self.width(y));
+        match if self.surprises { self.rng.below(12) } else { 4 } {
             0 => y,
             // Not a weight row: times another value.
-            1 => self.push(Elementwise::mul(), &[y, x]),
+            1 if norm.part.is_none() => self.push(Elementwise::mul(), &[y, x]),
             2 => self.push(Elementwise::mul(), &[y, y]),
             // A row as wide as all heads together is no weight of a head's norm.
             3 => {
-                let w = self.weight(1, self.width(x));
+                let w = self.weight(1, self.width(y));
                 self.push(Elementwise::mul(), &[w, y])
             }
             n => {
@@ -207,84 +249,104 @@ impl Writer<'_> {
     fn page(&mut self, x: ValueId) -> ValueId {
         let width = self.width(x);
         let (dim, kv_heads) = (self.pick(&[8, 16, 32]), self.pick(&[1, 2, 3]));
-        let heads = kv_heads * self.pick(&[1, 2, 4]);
-        let pairs = if self.one_in(3) { dim / 4 } else { dim / 2 };
-        let inv_freq = (0..pairs).map(|i| 100f32.powf(-(i as f32) / pairs as f32)).collect();
-        let table = self.g.rope_table(RopeSpec { inv_freq, factor: 1.0 });
-        let neox = self.one_in(2);
-        let (bias, head_norm, sandwich) = (self.one_in(2), self.one_in(2), self.one_in(2));
-        let window = self.one_in(3).then_some(5);
+        let shape = Shape {
+            heads: kv_heads * self.pick(&[1, 2, 4]),
+            kv_heads,
+            dim,
+            pairs: if self.one_in(3) { dim / 4 } else { dim / 2 },
+            neox: self.one_in(2),
+            bias: self.one_in(2),
+            head_norm: self.one_in(2),
+            sandwich: self.one_in(2),
+            gated: self.one_in(3),
+            window: self.one_in(3).then_some(5),
+            listed: self.one_in(2),
+        };
         let mut x = x;
         if self.one_in(2) {
             x = self.push(Elementwise::scale((width as f32).sqrt()), &[x]);
         }
-        for _ in 0..1 + self.rng.below(2) {
+        let layers = if self.one_in(2) { 2 } else { 1 };
+        let recurrent: Vec<bool> = (0..layers).map(|_| self.one_in(2)).collect();
+        self.layers(x, &shape, &recurrent)
+    }
+
+    /// Layers, each with a delta net or an attention.
+    fn layers(&mut self, mut x: ValueId, shape: &Shape, recurrent: &[bool]) -> ValueId {
+        let (width, pairs) = (self.width(x), shape.pairs);
+        let inv_freq = (0..pairs).map(|i| 100f32.powf(-(i as f32) / pairs as f32)).collect();
+        let table = self.g.rope_table(RopeSpec { inv_freq, factor: 1.0 });
+        let mask = shape.listed.then(|| self.mask());
+        for (layer, is_recurrent) in recurrent.iter().enumerate() {
             let h = self.norm(x, WHOLE_ROW);
-            if self.one_in(2) {
-                let o = self.delta_net(h);
-                let o = self.linear(o, width, false);
-                x = self.push(Elementwise::add(), &[o, x]);
-                continue;
-            }
-            let gated = self.one_in(3);
-            let joint = self.linear(h, heads * dim * if gated { 2 } else { 1 }, bias);
-            let half = |start| Columns { group: 2 * dim, start, len: dim };
-            let mut q = if gated { self.push(half(0), &[joint]) } else { joint };
-            let mut k = self.linear(h, kv_heads * dim, bias);
-            let v = self.linear(h, kv_heads * dim, bias);
-            if head_norm {
-                (q, k) = (self.norm(q, dim), self.norm(k, dim));
-            }
-            let rope = |heads| Rope { heads, dim, pairs, neox, table, norm: None };
-            if !self.one_in(6) {
-                q = self.push(rope(heads), &[q]);
-            }
-            if !self.one_in(6) {
-                k = self.push(rope(kv_heads), &[k]);
-            }
-            let states = [0, 1].map(|_| self.state(Sig::state(Cache { heads: kv_heads, dim }, self.cache)));
-            let write = CacheWrite { pair: false, rope: None };
-            let ks = self.push(write.clone(), &[k, states[0]]);
-            let vs = self.push(write, &[v, states[1]]);
-            let attention = Attention {
-                heads,
-                kv_heads,
-                dim,
-                scale: 1.0 / (dim as f32).sqrt(),
-                window,
-                softcap: self.one_in(4).then_some(20.0),
-                gate: false,
-                q_rope: None,
-                write: None,
+            let o = match is_recurrent {
+                true => self.delta_net(h, shape.listed),
+                false => self.attention(h, shape, table, mask),
             };
-            let a = self.push(attention.clone(), &[q, ks, vs]);
-            if self.one_in(8) {
-                // A second attention over what the first one's writes made.
-                let b = self.push(attention, &[a, ks, vs]);
-                self.g.outputs.push(b);
+            let mut o = self.linear(o, width, false);
+            if shape.listed && layer + 1 == recurrent.len() {
+                // What follows is done for the last rows only.
+                (o, x) = (self.push(GatherRows, &[o]), self.push(GatherRows, &[x]));
+                self.gathered = true;
             }
-            let mut a = a;
-            if gated {
-                // Now and then the gate is of another kind, or the halves are the wrong way round.
-                let start = if self.one_in(8) { 0 } else { dim };
-                let gate = self.push(half(start), &[joint]);
-                let f = if self.one_in(8) { Unary::Tanh } else { Unary::Sigmoid };
-                let gate = self.push(Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[gate]);
-                let operands = if self.one_in(2) { [a, gate] } else { [gate, a] };
-                a = self.push(Elementwise::mul(), &operands);
-            }
-            let mut o = self.linear(a, width, false);
-            if sandwich {
+            if shape.sandwich {
                 o = self.norm(o, WHOLE_ROW);
             }
             let operands = if self.one_in(2) { [o, x] } else { [x, o] };
             x = self.push(Elementwise::add(), &operands);
             let h = self.norm(x, WHOLE_ROW);
             let f = self.feed_forward(h, width);
-            let f = if sandwich { self.norm(f, WHOLE_ROW) } else { f };
+            let f = if shape.sandwich { self.norm(f, WHOLE_ROW) } else { f };
             x = self.push(Elementwise::add(), &[f, x]);
         }
         x
+    }
+
+    /// From the normed rows to what goes into the output projection.
+    fn attention(&mut self, h: ValueId, shape: &Shape, table: usize, mask: Option<ValueId>) -> ValueId {
+        let Shape { heads, kv_heads, dim, pairs, neox, bias, head_norm, gated, window, listed, .. } = *shape;
+        let joint = self.linear(h, heads * dim * if gated { 2 } else { 1 }, bias);
+        let softcap = self.one_in(4).then_some(20.0);
+        let plain = Attention::plain(heads, kv_heads, dim, 1.0 / (dim as f32).sqrt());
+        let attention = Attention { window, softcap, mask: mask.is_some(), ..plain };
+        // A listing's norm reads the queries where they stand, a page copies them out first.
+        let viewed = gated && listed && head_norm;
+        let mut q = if gated && !viewed { self.push(attention.half(0), &[joint]) } else { joint };
+        if head_norm {
+            let part = viewed.then(|| attention.half(0));
+            q = self.norm_of(q, RmsNorm { part, ..RmsNorm::plain(1e-5, dim) });
+        }
+        let mut k = self.linear(h, kv_heads * dim, bias);
+        let v = self.linear(h, kv_heads * dim, bias);
+        if head_norm {
+            k = self.norm(k, dim);
+        }
+        // Now and then the gate is of another kind, or the halves are the wrong way round.
+        let start = if self.one_in(8) { 0 } else { dim };
+        let gate = gated.then(|| self.push(attention.half(start), &[joint]));
+        let rope = |heads| Rope { heads, dim, pairs, neox, table, norm: None, part: None };
+        if !self.one_in(6) {
+            q = self.push(rope(heads), &[q]);
+        }
+        if !self.one_in(6) {
+            k = self.push(rope(kv_heads), &[k]);
+        }
+        let states = [0, 1].map(|_| self.state(Sig::state(Cache { heads: kv_heads, dim }, self.cache)));
+        let write = CacheWrite { pair: false, rope: None };
+        let ks = self.push(write.clone(), &[k, states[0]]);
+        let vs = self.push(write, &[v, states[1]]);
+        let operands = |q| [q].into_iter().chain(mask).chain([ks, vs]).collect::<Vec<_>>();
+        let a = self.push(attention.clone(), &operands(q));
+        if self.one_in(8) {
+            // A second attention over what the first one's writes made.
+            let b = self.push(attention, &operands(a));
+            self.g.outputs.push(b);
+        }
+        let Some(gate) = gate else { return a };
+        let f = if self.one_in(8) { Unary::Tanh } else { Unary::Sigmoid };
+        let gate = self.push(Elementwise::unary(f), &[gate]);
+        let operands = if self.one_in(2) { [a, gate] } else { [gate, a] };
+        self.push(Elementwise::mul(), &operands)
     }
 
     fn state(&mut self, sig: Sig) -> ValueId {
@@ -294,46 +356,62 @@ impl Writer<'_> {
     }
 
     /// A gated delta net as its page writes it, with parts missing or of another kind now and then.
-    fn delta_net(&mut self, h: ValueId) -> ValueId {
+    fn delta_net(&mut self, h: ValueId, listed: bool) -> ValueId {
         let (k_heads, k_dim, v_dim) = (self.pick(&[1, 2]), self.pick(&[8, 16]), self.pick(&[8, 12]));
         let v_heads = k_heads * self.pick(&[1, 2]);
         let scale = 1.0 / (k_dim as f32).sqrt();
-        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: None, norm: None };
+        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Apart, norm: None };
+        let taps = self.pick(&[2, 4]);
+        if listed {
+            return self.listed_delta_net(h, delta, taps);
+        }
         let joint = 2 * delta.k_width() + delta.v_width();
         let mut qkv = self.linear(h, joint, false);
-        let taps = self.pick(&[2, 4]);
         let filter = self.weight(joint, taps);
         let state = self.state(Sig::recurrent((taps - 1) * joint));
-        qkv = self.push(Conv { taps }, &[qkv, filter, state]);
+        qkv = self.push(Conv { taps, heads: None }, &[qkv, filter, state]);
         if !self.one_in(8) {
             let f = if self.one_in(8) { Unary::Tanh } else { Unary::Silu };
-            qkv = self.push(Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[qkv]);
+            qkv = self.push(Elementwise::unary(f), &[qkv]);
         }
         let mut parts = delta.columns().map(|columns| self.push(columns, &[qkv]));
         for part in &mut parts[..2] {
             let eps = if self.one_in(8) { 1e-3 } else { 1e-6 };
-            *part = self.push(L2Norm { eps, dim: k_dim }, &[*part]);
+            *part = self.push(L2Norm { eps, dim: k_dim, part: None }, &[*part]);
         }
-        let mut g = self.linear(h, v_heads, true);
-        g = self.push(Elementwise { tree: Tree::unary(Unary::Softplus, Tree::In(0)) }, &[g]);
-        // Small decays: numbers must not grow without end.
-        g = self.push(Elementwise::scale(-0.5), &[g]);
-        let row = self.weight(1, v_heads);
-        let row = if self.one_in(2) { row } else { g };
-        if row != g {
-            g = self.push(
-                Elementwise { tree: Tree::product(Tree::In(0), Tree::unary(Unary::Sigmoid, Tree::In(1))) },
-                &[g, row],
-            );
-        }
-        let mut beta = self.linear(h, v_heads, false);
-        beta = self.push(Elementwise { tree: Tree::unary(Unary::Sigmoid, Tree::In(0)) }, &[beta]);
+        let (g, beta) = self.delta_gates(h, v_heads);
         let state = self.state(Sig::recurrent(delta.state_width()));
         let width = delta.v_width();
         let o = self.push(delta, &[parts[0], parts[1], parts[2], g, beta, state]);
         let o = self.norm(o, v_dim);
+        self.gated_by_z(o, h, width)
+    }
+
+    /// Logarithm of the decay, and beta.
+    fn delta_gates(&mut self, h: ValueId, v_heads: usize) -> (ValueId, ValueId) {
+        let mut g = self.linear(h, v_heads, true);
+        g = self.push(Elementwise::unary(Unary::Softplus), &[g]);
+        if self.surprises {
+            // Small decays: numbers must not grow without end.
+            g = self.push(Elementwise::scale(-0.5), &[g]);
+            if self.one_in(2) {
+                let row = self.weight(1, v_heads);
+                let tree = Tree::product(Tree::In(0), Tree::unary(Unary::Sigmoid, Tree::In(1)));
+                g = self.push(Elementwise { tree }, &[g, row]);
+            }
+        } else {
+            let row = self.weight(1, v_heads);
+            g = self.push(Elementwise::mul(), &[g, row]);
+        }
+        let beta = self.linear(h, v_heads, false);
+        (g, self.push(Elementwise::unary(Unary::Sigmoid), &[beta]))
+    }
+
+    /// A value times the SiLU of a projection, or of another function now and then.
+    fn gated_by_z(&mut self, o: ValueId, h: ValueId, width: usize) -> ValueId {
         let z = self.linear(h, width, false);
-        let z = self.push(Elementwise { tree: Tree::unary(Unary::Silu, Tree::In(0)) }, &[z]);
+        let f = if self.one_in(8) { Unary::Sigmoid } else { Unary::Silu };
+        let z = self.push(Elementwise::unary(f), &[z]);
         let operands = if self.one_in(2) { [o, z] } else { [z, o] };
         self.push(Elementwise::mul(), &operands)
     }
@@ -342,7 +420,7 @@ impl Writer<'_> {
         let wide = self.pick(&[24, 40, 96]);
         let gate = self.linear(h, wide, false);
         let up = self.linear(h, wide, false);
-        let f = self.unary();
+        let f = if self.surprises { self.unary() } else { Unary::Silu };
         let act = self.push(Elementwise::glu(f), &[gate, up]);
         // The gate is read by something else too: it cannot be swallowed.
         if self.one_in(8) {
@@ -387,7 +465,7 @@ impl Writer<'_> {
 
     /// A value with numbers of ordinary size: products of products would grow without end.
     fn calmed(&mut self, x: ValueId) -> ValueId {
-        if self.one_in(2) { x } else { self.push(Elementwise { tree: Tree::unary(Unary::Tanh, Tree::In(0)) }, &[x]) }
+        if self.one_in(2) { x } else { self.push(Elementwise::unary(Unary::Tanh), &[x]) }
     }
 
     fn random_tree(&mut self, operands: u64) -> Tree {
@@ -414,7 +492,7 @@ impl Writer<'_> {
             let made = match self.rng.below(5) {
                 0 => {
                     let f = self.unary();
-                    self.push(Elementwise { tree: Tree::unary(f, Tree::In(0)) }, &[a])
+                    self.push(Elementwise::unary(f), &[a])
                 }
                 1 => {
                     let w = self.weight(1, self.width(a));
@@ -436,7 +514,9 @@ impl Writer<'_> {
     fn finish(&mut self, x: ValueId) {
         let mut x = x;
         if !self.one_in(4) {
-            x = self.push(GatherRows, &[x]);
+            if !self.gathered {
+                x = self.push(GatherRows, &[x]);
+            }
             x = self.norm(x, WHOLE_ROW);
             x = self.linear(x, 29, false);
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::device::{Device, DeviceError};
-use onetrip_core::fuse::{Fuse, RULES, fuse};
-use onetrip_core::graph::Graph;
-use onetrip_core::ops::{CudaCaps, Op, Target, WgslCaps};
+use onetrip_core::fuse::{Fuse, RULES, Setting, fuse, fuse_assuming};
+use onetrip_core::graph::{Graph, Node};
+use onetrip_core::ops::{Compute, CudaCaps, Op, RowClass, Target, WgslCaps};
 use onetrip_core::plan::{self, Layouts, Plan};
 use onetrip_core::probe::Silent;
 use onetrip_core::reference::{RefState, RefTensor, eval_graph};
@@ -16,6 +16,7 @@ use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
 
 use crate::random::Case;
+use crate::random::listed::two_layers;
 
 /// Random graphs for every rule, and for every kind of subset.
 const GRAPHS: u64 = 250;
@@ -49,6 +50,7 @@ pub fn tests() -> Vec<Trial> {
         }
         Ok(())
     }));
+    tests.push(Trial::test("rules/on two layers as another engine lists them, each saves what it should", ladder));
     let text = [("cuda", Target::Cuda(CudaCaps::default())), ("wgsl", Target::Wgsl(WgslCaps::default()))];
     for (name, target) in text {
         let name = format!("rules/{name} has no kernels yet: every rewrite is refused by name and no plan runs");
@@ -57,19 +59,82 @@ pub fn tests() -> Vec<Trial> {
     tests
 }
 
+/// What each rule saves of a delta net's layer, an attention's layer and the ends, in the order of the list; rules that
+/// find nothing there are left out.
+const LADDER: &[(&str, usize)] = &[
+    ("empty-nodes", 6),
+    ("norm-weight", 3 + 4 + 1),
+    ("states-in-place", 3),
+    ("conv-group", 5),
+    ("bias-epilogue", 1),
+    ("gate-chain", 3),
+    ("gated-norm", 2),
+    ("merged-projections", 3),
+    ("gate-up", 2 + 2),
+    ("residual-norm", 2 + 2),
+    ("merged-qkv", 2),
+    ("norm-rope", 2),
+    ("rope-cache-write", 2),
+    ("attention-gate", 3),
+    ("one-index-gathers", 1),
+    ("mask-cast", 1),
+    ("output-gathers", 1),
+    ("delta-conv", 1),
+    ("delta-norm", 1),
+    ("attention-write", 1),
+    ("attention-rope", 1),
+    ("norm-prologue", 2 + 2 + 1),
+];
+
+fn ladder() -> Result<(), Failed> {
+    let graph = two_layers();
+    let setting = Setting {
+        tokens: RowClass::One,
+        seqs: RowClass::One,
+        one_each: true,
+        compute: Compute::F32,
+        target: Target::Cuda(CudaCaps::default()),
+    };
+    let mut nodes = graph.nodes.len();
+    if nodes != 39 + 26 + 7 {
+        return Err(format!("{nodes} nodes").into());
+    }
+    for n in 1..=RULES.len() {
+        let names = RULES[..n].iter().map(|r| r.name.to_string()).collect();
+        let mut after = graph.clone();
+        fuse_assuming(&mut after, &setting, &Fuse::Some(names), true);
+        after.check_order()?;
+        let (rule, saved) = (RULES[n - 1].name, nodes - after.nodes.len());
+        let want = LADDER.iter().find(|(name, _)| *name == rule).map_or(0, |(_, saved)| *saved);
+        if saved != want {
+            let left: Vec<String> = after.nodes.iter().map(|n| format!("  {} {:?}", n.name, n.op)).collect();
+            return Err(format!("{rule} saved {saved} nodes, should be {want}; left:\n{}", left.join("\n")).into());
+        }
+        nodes = after.nodes.len();
+    }
+    match nodes {
+        12 => Ok(()),
+        n => Err(format!("{n} nodes left, should be 5 a layer, an embedding and a head").into()),
+    }
+}
+
 /// A rule alone. Some look for what an earlier rule made (a weighted norm, a pair of cache writes), or find it more often
 /// (a matmul with a bias), so these also run behind the rules they build on.
 fn alone(rule: &'static str) -> Result<(), Failed> {
     let behind: &[&str] = match rule {
-        "merged-projections" => &["bias-epilogue", "gate-up"],
-        "norm-residual" | "norm-rope" => &["norm-weight"],
-        "residual-epilogue" => &["bias-epilogue", "gate-up"],
-        "norm-prologue" => &["norm-weight", "bias-epilogue", "gate-up", "merged-projections", "residual-epilogue"],
+        "columns-in-place" => &["norm-weight"],
+        "conv-group" => &["empty-nodes", "columns-in-place", "states-in-place"],
+        "merged-projections" => &["bias-epilogue", "gate-chain"],
+        "merged-qkv" => &["bias-epilogue", "gate-up"],
+        "gated-norm" | "norm-residual" | "residual-norm" | "norm-rope" => &["norm-weight"],
+        "residual-epilogue" => &["norm-weight", "bias-epilogue", "gate-up", "residual-norm"],
+        "norm-prologue" => &["norm-weight", "bias-epilogue", "gate-up", "merged-qkv", "residual-epilogue"],
         "rope-cache-write" => &["norm-weight", "norm-rope"],
+        "attention-gate" => &["norm-weight", "columns-in-place", "norm-rope"],
         "attention-write" => &["norm-weight", "norm-rope", "rope-cache-write"],
-        "attention-rope" => &["norm-weight", "norm-rope", "rope-cache-write", "attention-write"],
-        "gated-norm" => &["norm-weight"],
-        "attention-gate" => &["norm-weight", "norm-rope", "attention-rope"],
+        "attention-rope" => &["norm-weight", "columns-in-place", "norm-rope", "attention-gate", "attention-write"],
+        "delta-conv" => &["empty-nodes", "columns-in-place", "states-in-place", "conv-group"],
+        "delta-norm" => &["norm-weight", "gated-norm"],
         _ => &[],
     };
     let lists = [vec![rule], behind.iter().copied().chain([rule]).collect()];
@@ -149,8 +214,7 @@ fn check(case: &Case, wanted: &Fuse, device: &mut CpuDevice) -> Result<Fired, St
 
 fn reference(case: &Case, graph: &Graph) -> (Vec<RefTensor>, Vec<RefState>) {
     let mut states = case.states.clone();
-    let compute = onetrip_core::ops::Compute::F32;
-    (eval_graph(graph, &case.numbers, compute, &case.batch, &mut states), states)
+    (eval_graph(graph, &case.numbers, Compute::F32, &case.batch, &mut states), states)
 }
 
 fn run(case: &Case, plan: Plan, device: &mut CpuDevice) -> Result<(Vec<RefTensor>, Vec<RefState>), DeviceError> {
@@ -213,6 +277,9 @@ fn close(what: &str, have: &[f32], want: &[f32], tolerance: f32) -> Result<(), S
     Ok(())
 }
 
+/// Rules that make nothing.
+const NO_KERNEL: &[&str] = &["empty-nodes", "output-gathers"];
+
 /// On a target without kernels: what a rule would make is refused and listed, the graph stays as it was written, and
 /// recording stops at the first gap.
 fn refused(target: Target) -> Result<(), Failed> {
@@ -223,25 +290,23 @@ fn refused(target: Target) -> Result<(), Failed> {
         let on_cpu = fuse(&mut case.graph.clone(), &case.setting(Target::Cpu(Isa::detect())), &Fuse::All);
         let mut graph = case.graph.clone();
         let report = fuse(&mut graph, &case.setting(target), &Fuse::All);
+        // Dropping a node that does nothing needs no kernel.
+        let does_nothing = |n: &Node| {
+            case.graph.moves_nothing(n) || case.setting(target).one_each && matches!(n.op, Op::GatherRows(_))
+        };
         let names = |g: &Graph| -> Vec<String> {
-            // Dropping a node that does nothing needs no kernel.
-            let one_each = case.setting(target).one_each;
-            g.nodes
-                .iter()
-                .filter(|n| !(one_each && n.op == Op::GatherRows(onetrip_core::ops::gather_rows::GatherRows)))
-                .map(|n| format!("{} {:?}", n.name, n.op))
-                .collect()
+            g.nodes.iter().filter(|n| !does_nothing(n)).map(|n| format!("{} {:?}", n.name, n.op)).collect()
         };
         if names(&graph) != names(&case.graph) {
             return Err(format!("seed {seed}: the graph was changed without a kernel").into());
         }
-        for (rule, n) in report.fired.iter().filter(|(rule, _)| *rule != "empty-nodes") {
+        for (rule, n) in report.fired.iter().filter(|(rule, _)| !NO_KERNEL.contains(rule)) {
             if *n > 0 {
                 return Err(format!("seed {seed}: {rule} fired without a kernel").into());
             }
         }
         // The first rule that fired on the CPU found the same graph here.
-        let first = on_cpu.fired.iter().find(|(rule, n)| *n > 0 && *rule != "empty-nodes");
+        let first = on_cpu.fired.iter().find(|(rule, n)| *n > 0 && !NO_KERNEL.contains(rule));
         if let Some((rule, _)) = first
             && !report.refused.iter().any(|r| r.rule == *rule && !r.why.is_empty())
         {
@@ -264,15 +329,20 @@ fn refused(target: Target) -> Result<(), Failed> {
     }
     // Rules that look for what another rule made find nothing here; the others must all have been refused somewhere.
     let builds_on = [
-        "empty-nodes",
         "norm-residual",
+        "residual-norm",
+        "gated-norm",
         "norm-prologue",
         "norm-rope",
+        "conv-group",
         "attention-write",
-        "gated-norm",
-        "attention-gate",
+        "delta-conv",
+        "delta-norm",
     ];
-    let missing = RULES.iter().map(|r| r.name).filter(|n| !builds_on.contains(n) && !refused_rules.contains(n));
+    let missing = RULES
+        .iter()
+        .map(|r| r.name)
+        .filter(|n| ![&builds_on[..], NO_KERNEL].concat().contains(n) && !refused_rules.contains(n));
     match missing.collect::<Vec<_>>() {
         none if none.is_empty() => Ok(()),
         some => Err(format!("never refused: {}", some.join(", ")).into()),

@@ -28,7 +28,7 @@ const GATES: &str = "bench/gates";
 /// The parts for the checkout at `root` with models in `models`: the fixed ones, then one for each gate.
 ///
 /// A gate file names its model with a line or key `model`, a path below the models folder; without one, or with `tiny`,
-/// the embedded model is counted.
+/// the embedded model is counted; a shape or a listing is counted as it is named.
 pub fn parts(root: &Path, models: &Path) -> Result<Vec<Part>> {
     let own = |args: &[&str]| args.iter().map(|arg| (*arg).to_owned()).collect::<Vec<_>>();
     let mut parts: Vec<_> =
@@ -45,7 +45,9 @@ pub fn parts(root: &Path, models: &Path) -> Result<Vec<Part>> {
         let text = std::fs::read_to_string(gate).with_context(|| format!("cannot read the gate {file}"))?;
         let mut args = own(&["run", "--quiet", "--release", "-p", "onetrip", "--", "count", "--gate"]);
         args.push(format!("{GATES}/{file}"));
-        if let Some(model) = gate_model(&text).filter(|model| model != "tiny") {
+        // What the program has by name is no file.
+        let is_file = |model: &String| model != "tiny" && !model.contains(':');
+        if let Some(model) = gate_model(&text).filter(is_file) {
             args.extend(["--model".to_owned(), models.join(model).to_string_lossy().into_owned()]);
         }
         parts.push(Part { name: format!("gate {file}"), args });
@@ -108,11 +110,13 @@ mod tests {
         std::fs::create_dir_all(&gates).unwrap();
         std::fs::write(gates.join("b.json"), r#"{"model": "smollm2/a.gguf", "dispatches": 184}"#).unwrap();
         std::fs::write(gates.join("a.toml"), "# counts\nmodel = \"tiny\"\n").unwrap();
+        std::fs::write(gates.join("c.json"), r#"{"model": "shape:llama-8b:q4_0", "dispatches": 9}"#).unwrap();
         std::fs::write(gates.join("notes.md"), "").unwrap();
         let parts = parts(dir.path(), Path::new("models")).unwrap();
         let names: Vec<_> = parts.iter().skip(FIXED.len()).map(|part| part.name.as_str()).collect();
-        assert_eq!(names, ["gate a.toml", "gate b.json"]);
+        assert_eq!(names, ["gate a.toml", "gate b.json", "gate c.json"]);
         assert!(parts[FIXED.len()].args.ends_with(&["bench/gates/a.toml".to_owned()]));
+        assert!(parts[FIXED.len() + 2].args.ends_with(&["bench/gates/c.json".to_owned()]));
         assert!(parts[FIXED.len() + 1].args.ends_with(&["--model".to_owned(), "models/smollm2/a.gguf".to_owned()]));
     }
 

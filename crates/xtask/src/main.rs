@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{ci, models, plans, tidy};
+use xtask::{ci, listing, models, plans, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Tasks of the onetrip project")]
@@ -34,6 +34,10 @@ enum Task {
     },
     /// Write the plan snapshots under plans/ again
     Plans,
+    /// Write docs/rules.md again
+    Docs,
+    /// Write the shipped node listing under listings/ again
+    Listing,
     /// Run the slower checks on whole models, with the time of each part
     Ci {
         /// Run only the parts whose name contains this text
@@ -77,7 +81,9 @@ fn run(args: Args) -> anyhow::Result<bool> {
             }
             Ok(true)
         }
-        Task::Plans => plans::run(root()),
+        Task::Plans => plans::run(root(), "plans"),
+        Task::Docs => plans::run(root(), "docs"),
+        Task::Listing => listing::run(root()),
         Task::Ci { only, dir } => {
             let dir = models::dir(dir)?;
             let parts = ci::parts(root(), &dir)?;

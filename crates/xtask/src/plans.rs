@@ -1,14 +1,14 @@
-//! `cargo xtask plans`: writes the plan snapshots under `plans/` again, with the binary of the parity crate that also
-//! compares them.
+//! `cargo xtask plans` and `cargo xtask docs`: write the plan snapshots under `plans/` and the page on rules again, with
+//! binaries of the parity crate, which also compares them.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// `Ok(false)` where the snapshots could not be made; the reason is printed.
-pub fn run(root: &Path) -> Result<bool> {
+/// Runs the binary `bin`. `Ok(false)` where the files could not be made; the reason is printed.
+pub fn run(root: &Path, bin: &str) -> Result<bool> {
     let mut command = Command::new(crate::env::cargo());
-    command.args(["run", "--quiet", "-p", "onetrip-parity", "--bin", "plans"]).current_dir(root);
+    command.args(["run", "--quiet", "-p", "onetrip-parity", "--bin", bin]).current_dir(root);
     Ok(command.status().context("cannot start cargo")?.success())
 }

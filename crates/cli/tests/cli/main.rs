@@ -4,6 +4,7 @@ mod bad_input;
 mod chat;
 mod gates;
 mod json;
+mod listings;
 mod predict;
 mod terminal;
 

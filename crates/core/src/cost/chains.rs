@@ -15,8 +15,12 @@ use crate::fuse::{Fuse, Setting};
 use crate::graph::{Graph, Source, ValueId};
 use crate::ops::attention::Attention;
 use crate::ops::cache_write::CacheWrite;
+use crate::ops::columns::Columns;
+use crate::ops::conv::{Conv, Heads};
+use crate::ops::delta_net::{DeltaNet, Front};
 use crate::ops::elementwise::{Elementwise, Tree, Unary};
 use crate::ops::embed::Embed;
+use crate::ops::l2_norm::L2Norm;
 use crate::ops::matmul::Matmul;
 use crate::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use crate::ops::rope::Rope;
@@ -104,8 +108,7 @@ impl Chain {
         self.graph.source(format!("w{index}"), Sig::weight(rows, width, dtype), Source::Weight(index))
     }
 
-    fn state(&mut self, cache: Cache) -> ValueId {
-        let sig = Sig::state(cache, DType::F16);
+    fn state(&mut self, sig: Sig) -> ValueId {
         self.states.push(sig.clone());
         let index = self.states.len() - 1;
         self.graph.source(format!("s{index}"), sig, Source::State(index))
@@ -164,9 +167,11 @@ impl Chain {
         Bind { t: t as u64, s: s as u64, l: l as u64 }
     }
 
-    /// Pages of `page_len` positions that each state needs.
-    pub fn pages(&self, page_len: usize) -> usize {
-        self.batch.1 * self.batch.2.div_ceil(page_len)
+    /// Bytes of each state: caches in pages of `page_len` positions, recurrent ones a row a sequence.
+    pub fn state_bytes(&self, page_len: usize) -> Vec<u64> {
+        let (_, s, l) = self.batch;
+        let rows = |sig: &Sig| if sig.cache().is_some() { s * l.div_ceil(page_len) * page_len } else { s };
+        self.states.iter().map(|sig| (sig.row_bytes() * rows(sig)) as u64).collect()
     }
 
     /// Its batch, with caches in pages of `page_len`.
@@ -191,6 +196,7 @@ pub fn probes(formats: &[DType]) -> Probes {
     let mut all = launches()?;
     all.extend(rows()?);
     all.extend(attentions()?);
+    all.extend(delta_nets()?);
     all.extend(epilogues()?);
     for &format in formats {
         all.extend(matmuls(format)?);
@@ -233,7 +239,7 @@ fn rows() -> Probes {
     let mut all = vec![];
     let item = Unit::Item { items: 1 };
     for width in [256, 1024, 4096, 16384] {
-        let norm = RmsNorm { eps: 1e-5, dim: WHOLE_ROW, weight: true, residual: false };
+        let norm = RmsNorm::weighted(1e-5, WHOLE_ROW);
         let chain = repeated(1, width, 24, |c, x| {
             let w = c.weight(1, width, DType::F32);
             c.push(norm.clone(), &[x, w])
@@ -249,11 +255,28 @@ fn rows() -> Probes {
             c.push(Elementwise::glu(Unary::Silu), &[x, w])
         })?;
         all.push(probe("elementwise.fn", width as f64, item, "elementwise", chain));
+        let chain = repeated(1, width, 24, |c, x| c.push(L2Norm { eps: 1e-6, dim: 64, part: None }, &[x]))?;
+        all.push(probe("l2_norm", width as f64, item, "l2_norm", chain));
+        let half = Columns { group: width, start: width / 2, len: width / 2 };
+        let chain = repeated(1, width, 24, |c, x| c.push(half.clone(), &[x]))?;
+        all.push(probe("columns", width as f64, item, "columns", chain));
+        // One step of a sequence that has begun: SiLU and the heads' norms with it, or neither.
+        for (curve, fused) in [("conv", false), ("conv.heads", true)] {
+            let mut chain = Chain::new(1, 1, 2);
+            let x = chain.input(width)?;
+            let heads = Heads { keys: width / 4, values: width / 2, dim: 64, eps: 1e-6 };
+            for _ in 0..8 {
+                let w = chain.weight(width, TAPS, DType::F32);
+                let state = chain.state(Sig::recurrent((TAPS - 1) * width));
+                chain.push(Conv { taps: TAPS, heads: fused.then(|| heads.clone()) }, &[x, w, state])?;
+            }
+            all.push(probe(curve, width as f64, item, "conv", chain));
+        }
         let gather = repeated(1, width, 24, |c, x| c.push(crate::ops::gather_rows::GatherRows, &[x]))?;
         all.push(probe("gather_rows", width as f64, item, "gather_rows", gather));
         let chain = repeated(1, width, 24, |c, x| {
             let table = c.graph.rope_table(RopeSpec { inv_freq: vec![0.01; 32], factor: 1.0 });
-            let rope = Rope { heads: width / 64, dim: 64, pairs: 32, neox: true, table, norm: None };
+            let rope = Rope { heads: width / 64, dim: 64, pairs: 32, neox: true, table, norm: None, part: None };
             c.push(rope, &[x])
         })?;
         all.push(probe("rope", width as f64, item, "rope", chain));
@@ -268,7 +291,7 @@ fn rows() -> Probes {
         }
         all.push(probe("embed", width as f64, item, "embed", chain));
         let chain = repeated(1, width, 8, |c, x| {
-            let state = c.state(Cache { heads: width / 64, dim: 64 });
+            let state = c.state(Sig::state(Cache { heads: width / 64, dim: 64 }, DType::F16));
             c.push(CacheWrite { pair: false, rope: None }, &[x, state])
         })?;
         all.push(probe("cache_write", width as f64, item, "cache_write", chain));
@@ -298,22 +321,16 @@ fn attentions() -> Probes {
         let attend = |chain: &mut Chain, fused: bool, layers: usize| {
             let spec = RopeSpec { inv_freq: vec![0.01; pairs], factor: 1.0 };
             let table = chain.graph.rope_table(spec);
-            let rope = |heads| Rope { heads, dim, pairs, neox: true, table, norm: None };
+            let rope = |heads| Rope { heads, dim, pairs, neox: true, table, norm: None, part: None };
             let q = chain.input(HEADS * dim)?;
             let (k, v) = (chain.input(kv * dim)?, chain.input(kv * dim)?);
             for _ in 0..layers {
                 let cache = Cache { heads: kv, dim };
-                let (ks, vs) = (chain.state(cache), chain.state(cache));
+                let (ks, vs) = (chain.state(Sig::state(cache, DType::F16)), chain.state(Sig::state(cache, DType::F16)));
                 let op = Attention {
-                    heads: HEADS,
-                    kv_heads: kv,
-                    dim,
-                    scale: 0.1,
-                    window: None,
-                    softcap: None,
-                    gate: false,
                     q_rope: fused.then(|| rope(HEADS)),
                     write: fused.then(|| CacheWrite { pair: true, rope: Some(rope(kv)) }),
+                    ..Attention::plain(HEADS, kv, dim, 0.1)
                 };
                 let ins: Vec<ValueId> = if fused { vec![q, k, v, ks, vs] } else { vec![q, ks, vs] };
                 chain.push(op, &ins)?;
@@ -338,6 +355,65 @@ fn attentions() -> Probes {
             // µs of one query of one head on one worker, by the keys it sees on average.
             let unit = Unit::Item { items: (HEADS * t) as u64 };
             all.push(probe(format!("attention.blocks.{dim}"), keys, unit, "attention/blocks", chain));
+        }
+    }
+    Ok(all)
+}
+
+/// Inputs that an output of the chains' convolutions sees.
+const TAPS: usize = 4;
+
+/// The delta rule alone, and with all that can be fused to it: by the numbers of state of an item.
+fn delta_nets() -> Probes {
+    const HEADS: usize = 8;
+    let mut all = vec![];
+    for (dim, each) in [(64, 1), (128, 1), (128, 2), (128, 4)] {
+        let (keys, values) = (HEADS * dim, HEADS * each * dim);
+        let net = |chain: &mut Chain, fused: bool, layers: usize| {
+            let joint = chain.input(2 * keys + values)?;
+            let (q, k, v) = (chain.input(keys)?, chain.input(keys)?, chain.input(values)?);
+            let (g, beta) = (chain.input(HEADS * each)?, chain.input(HEADS * each)?);
+            for _ in 0..layers {
+                let op = DeltaNet {
+                    k_heads: HEADS,
+                    v_heads: HEADS * each,
+                    k_dim: dim,
+                    v_dim: dim,
+                    scale: 0.1,
+                    front: if fused { Front::Conv { taps: TAPS, eps: 1e-6 } } else { Front::Apart },
+                    norm: fused.then_some(1e-6),
+                };
+                let state = Sig::recurrent(op.state_width());
+                let ins = if fused {
+                    let filter = chain.weight(2 * keys + values, TAPS, DType::F32);
+                    let norm = chain.weight(1, dim, DType::F32);
+                    let window = chain.state(Sig::recurrent((TAPS - 1) * (2 * keys + values)));
+                    vec![joint, filter, g, beta, norm, v, window, chain.state(state)]
+                } else {
+                    vec![q, k, v, g, beta, chain.state(state)]
+                };
+                chain.push(op, &ins)?;
+            }
+            Ok::<(), ShapeError>(())
+        };
+        let x = (each * dim * dim) as f64;
+        for (form, fused) in [("plain", false), ("fused", true)] {
+            for cold in [false, true] {
+                let mut chain = Chain::new(1, 1, 2);
+                if cold {
+                    chain.flush()?;
+                }
+                net(&mut chain, fused, if cold { 6 } else { 1 })?;
+                let name = format!("delta_net.rows.{form}.{}", if cold { "cold" } else { "hot" });
+                let item = Unit::Item { items: HEADS as u64 };
+                all.push(Probe { cold, ..probe(name, x, item, "delta_net/rows", chain) });
+            }
+            let t = 256;
+            let mut chain = Chain::new(t, 1, 2 * t);
+            net(&mut chain, fused, 1)?;
+            // µs of one token of one item.
+            let unit = Unit::Item { items: (HEADS * t) as u64 };
+            all.push(probe(format!("delta_net.chunks.{form}"), x, unit, "delta_net/chunks", chain));
         }
     }
     Ok(all)

@@ -82,7 +82,8 @@ fn needs_whole_rows(d: &Dispatch, what: OperandId) -> bool {
     let is_first = d.operands.first().is_some_and(|o| o.what == what);
     match d.op {
         "matmul" => is_first || matches!(what, OperandId::Scratch(_)),
-        "rms_norm" => is_first,
+        // A norm of a sum needs both.
+        "rms_norm" => is_first || d.operands.iter().filter(|o| o.is_written).count() > 1,
         "sample" | "gather_rows" => true,
         _ => false,
     }

@@ -5,6 +5,8 @@
 //! - *matmul*: the weights' stream time at the dispatch's total bytes (by format, from memory or from the caches as the
 //!   plan's working set is above or below them), or operations over the rate for so many rows, whichever is larger;
 //!   plus the prologue that every worker redoes, plus the epilogue of the items;
+//! - *attention, delta rule, convolution*: time of one item by the keys or numbers of state, from memory or from the caches,
+//!   times the rounds that the items make on the workers;
 //! - *all else*: time of one item at its width, times the rounds that the items make on the workers.
 //!
 //! On a GPU: `launch + max(bytes / bandwidth, operations / rate)`.
@@ -116,6 +118,8 @@ impl<'p> Pricer<'p> {
             "matmul" if d.kernel.ends_with("quantize") || d.kernel.ends_with("+rows") => self.prologue_rows(d, bind),
             "matmul" => self.matmul(d, bind, set),
             "attention" if d.kernel.starts_with("attention/") => self.attention(d, bind, set),
+            "delta_net" if d.kernel.starts_with("delta_net/") => self.delta_net(d, bind, set),
+            "conv" => self.conv(d, bind),
             _ => None,
         };
         let items = d.grid.eval(bind);
@@ -170,7 +174,9 @@ impl<'p> Pricer<'p> {
             from_memory *= 1.0 + long * (slower - 1.0);
             // A dispatch of several formats: each has its part of the time that all bytes would take in it.
             stream += bytes(s) / all * (hot + cold * (from_memory - hot).max(0.0));
-            let per_row = bytes(s) / rows(s).max(1.0) * STREAM_K as f64 / k.max(1) as f64;
+            // Longer rows are priced by a curve of longer rows, which holds fewer items.
+            let of_curve = STREAM_K as f64 * (LONG_K as f64 / STREAM_K as f64).powf(cold * long);
+            let per_row = bytes(s) / rows(s).max(1.0) * of_curve / k.max(1) as f64;
             items_in_curve += bytes(s) / per_row / TILE_ROWS as f64;
             if n > 1 {
                 arithmetic +=
@@ -222,6 +228,30 @@ impl<'p> Pricer<'p> {
         Some(share * heads * bind.t as f64 * pair * scale)
     }
 
+    /// Items are the key heads of each sequence, for all its rows.
+    fn delta_net(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
+        let items = d.grid.eval(bind).max(1);
+        let numbers = d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| s.role == Role::Recurrent);
+        let state = numbers.map(|s| s.width).max()? as f64 * bind.s as f64 / items as f64;
+        let form = if d.kernel.contains("conv") { "fused" } else { "plain" };
+        let share = rounds(items, d.grain, self.threads) as f64 * bind.t as f64 / (bind.s as f64).max(1.0);
+        if d.kernel.starts_with("delta_net/rows") {
+            let at = |how: &str| self.time(&format!("delta_net.rows.{form}.{how}"), state);
+            let (hot, from_memory) = (at("hot")?, at("cold")?);
+            return Some(share * (hot + self.coldness(set) * (from_memory - hot).max(0.0)));
+        }
+        Some(share * self.time(&format!("delta_net.chunks.{form}"), state)?)
+    }
+
+    /// Items are blocks of channels of each sequence, for all its rows.
+    fn conv(&self, d: &Dispatch, bind: Bind) -> Option<f64> {
+        let items = d.grid.eval(bind).max(1);
+        let width = d.operands.first()?.sig.as_ref()?.width as f64;
+        let share = rounds(items, d.grain, self.threads) as f64 / items as f64;
+        let curve = if d.kernel.ends_with("heads") { "conv.heads" } else { "conv" };
+        Some(share * bind.t as f64 * self.time(curve, width)?)
+    }
+
     /// How much of a working set of `set` bytes comes from memory: 0 where all of it stays in the nearest caches,
     /// 1 where none does, by what a byte costs.
     pub fn coldness(&self, set: f64) -> f64 {
@@ -237,7 +267,7 @@ fn is_matrix(s: &Sig, k: usize) -> bool {
     matches!(s.role, Role::Weight(_)) && s.width == k && s.rows.constant().is_some_and(|r| r > 1)
 }
 
-/// Bytes that a tick touches once each: weights and caches.
+/// Bytes that a tick touches once each: weights and states.
 pub fn working_set(plan: &Plan, bind: Bind) -> f64 {
     let mut seen = std::collections::BTreeSet::new();
     let mut bytes = 0u64;
@@ -250,7 +280,7 @@ pub fn working_set(plan: &Plan, bind: Bind) -> f64 {
                 bytes = bytes.saturating_add(size);
             }
         }
-        if d.op == "attention" {
+        if matches!(d.op, "attention" | "delta_net") {
             bytes = bytes.saturating_add(d.cost.read.eval(bind).saturating_sub(weights));
         }
     }
@@ -265,6 +295,8 @@ fn class(d: &Dispatch, bind: Bind) -> &'static str {
             let numbers = d.operands.iter().filter(out).map(|o| o.bytes.eval(bind) / 4).sum::<u64>().max(1);
             if d.cost.flops.eval(bind) / numbers >= 8 { "elementwise.fn" } else { "elementwise" }
         }
+        // Rows are copied from one place to another.
+        "copy" | "state_read" | "state_write" | "window" => "gather_rows",
         other => other,
     }
 }

@@ -37,7 +37,7 @@ fn graph() -> Graph {
     let down = g.source("down", Sig::weight(256, 512, DType::Q8_0), Source::Weight(3));
     let mut push = |name: &str, op: crate::ops::Op, ins: &[usize]| g.push(name, op, ins).expect("shapes")[0];
     let x = push("embed", Embed { scale: 1.0 }.into(), &[table]);
-    let norm = RmsNorm { eps: 1e-5, dim: WHOLE_ROW, weight: true, residual: false };
+    let norm = RmsNorm::weighted(1e-5, WHOLE_ROW);
     let h = push("norm", norm.into(), &[x, w]);
     let u = push("up", Matmul::plain().into(), &[h, up]);
     let tree = crate::ops::elementwise::Tree::unary(Unary::Silu, crate::ops::elementwise::Tree::In(0));

@@ -8,6 +8,11 @@ struct Span {
         : start(batch.span(seq, 0)), count(batch.span(seq, 1)), slot(batch.span(seq, 3)), begins(batch.span(seq, 4) != 0) {}
 };
 
+// A channel's input in a window, which has every sequence's earlier rows in front of its own.
+template <int N, int C> DEVICE float window_input(const Span& s, u32 seq, const float* x, u32 row, u32 channel) {
+    return x[(size_t)(s.start + seq * (N - 1) + row) * C + channel];
+}
+
 // The input of a channel `row` rows after the oldest one in the state.
 template <int N, int C>
 DEVICE float conv_input(const Span& s, const float* x, const float* state, u32 row, u32 channel) {

@@ -66,8 +66,7 @@ pub fn lower_assuming(
     for n in &graph.nodes {
         *nodes_by_op.entry(n.op.ggml().to_string()).or_default() += 1;
     }
-    let is_empty = |op: &Op| setting.one_each && matches!(op, Op::GatherRows(_));
-    let nodes_empty = graph.nodes.iter().filter(|n| is_empty(&n.op)).count() as u64;
+    let nodes_empty = graph.nodes.iter().filter(|n| graph.moves_nothing(n)).count() as u64;
     let mut repacked = BTreeMap::new();
     for value in &mut graph.values {
         if let Source::Weight(w) = value.source
@@ -175,7 +174,10 @@ impl Planner<'_> {
 
     fn finish(self) -> Plan {
         let in_slot = |o: &Operand| match *o {
-            Operand::Value(v) => self.graph.values[v].source == Source::Node && !self.graph.values[v].sig.is_state(),
+            Operand::Value(v) => {
+                let value = &self.graph.values[v];
+                matches!(value.source, Source::Node | Source::Batch) && !value.sig.is_state()
+            }
             Operand::Scratch(_) => true,
             Operand::Batch | Operand::Feed | Operand::Zeros => false,
         };

@@ -124,7 +124,7 @@ KERNEL {
         float y[4] = {acc[c].x / total, acc[c].y / total, acc[c].z / total, acc[c].w / total};
 #pragma unroll
         for (int o = 0; o < 4; o++) {
-            if (GATE) y[o] *= sigmoid(X_IN[at * Q_STRIDE + DIM + d + o]);
+            if (GATE) y[o] *= sigmoid(GATE_IN[at * (2 * DIM) + DIM + d + o]);
             OUT[at * DIM + d + o] = y[o];
         }
     }

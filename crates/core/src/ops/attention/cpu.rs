@@ -135,14 +135,15 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
         return Lowering::one(site, "attention/blocks", grid, 1, op.cost(site), code);
     };
     // Two launches: the write, then attention that reads what was written.
-    let write_site = Site { ins: site.ins[o.k..].to_vec(), outs: site.outs[1..].to_vec(), ..site.clone() };
+    let ins = o.of_write().map(|i| site.ins[i].clone()).collect();
+    let write_site = Site { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
     let Lowering::Steps { mut steps, .. } = write.cpu(&write_site) else {
         return Lowering::Gap("the cache write in front of attention has no CPU kernel");
     };
-    steps[0].args = (o.k..o.count).map(Arg::In).collect();
+    steps[0].args = o.of_write().map(Arg::In).collect();
     let rest = Attention { write: None, ..op.clone() };
     let mut ins = site.ins[..o.k].to_vec();
-    ins.extend_from_slice(&site.ins[o.states..]);
+    ins.extend_from_slice(&site.ins[o.k + 2 + o.k_norm.is_some() as usize..]);
     let rest_site = Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() };
     let Lowering::Steps { steps: mut attend, .. } =
         Lowering::one(&rest_site, "attention/blocks", grid, 1, rest.cost(&rest_site), code)
@@ -162,9 +163,9 @@ fn out_arg(op: &Attention) -> usize {
 
 /// Multiplies a head's output by the sigmoid of its gate, if there is one. `wide` is scratch for a head.
 fn gate(c: &CpuCall, op: &Attention, row: usize, head: usize, wide: &mut [f32], out: &mut [f32]) {
-    if op.gate {
-        let at = (row * op.heads + head) * op.q_stride() + op.dim;
-        wide.copy_from_slice(&c.f32s(0)[at..at + op.dim]);
+    if let Some(arg) = op.operands().gate {
+        let at = (row * op.heads + head) * 2 * op.dim + op.dim;
+        wide.copy_from_slice(&c.f32s(arg)[at..at + op.dim]);
         (c.simd.sigmoid)(wide);
         out.iter_mut().zip(wide).for_each(|(o, g)| *o *= *g);
     }

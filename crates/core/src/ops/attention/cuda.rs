@@ -25,7 +25,7 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
     if op.dim > 256 {
         return Lowering::Gap("heads of more than 256 numbers have no CUDA kernel");
     }
-    if site.ins[..o.states].iter().any(|s| s.dtype != DType::F32) {
+    if (0..o.states).filter(|i| o.mask != Some(*i)).any(|i| site.ins[i].dtype != DType::F32) {
         return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
     }
     if site.class.is_small() { rows(op, site, keys, values) } else { blocks(op, site, keys, values) }
@@ -40,7 +40,12 @@ fn unit(op: &Attention, threads: u32, keys: &str, values: &str, writes: bool) ->
     unit.set("KEY_TYPE", keys).set("VALUE_TYPE", values).set_f32("SCALE", op.scale);
     unit.set("WINDOW", format!("{}u", op.window.unwrap_or(u32::MAX)));
     unit.set("HAS_SOFTCAP", op.softcap.is_some() as u8).set_f32("SOFTCAP", op.softcap.unwrap_or(1.0));
-    unit.set("GATE", op.gate as u8).set("ROTATE_Q", op.q_rope.is_some() as u8);
+    match o.gate {
+        Some(0) => unit.set("GATE", 1).set("GATE_IN", "X_IN"),
+        Some(i) => unit.set("GATE", 1).read("GATE_IN", "float", Arg::In(i)),
+        None => unit.set("GATE", 0).set("GATE_IN", "X_IN"),
+    };
+    unit.set("ROTATE_Q", op.q_rope.is_some() as u8);
     set_rope(&mut unit, "Q_", op.q_rope.as_ref(), o.q_norm.map(Arg::In));
     let states = [("KEYS", o.states), ("VALUES", o.states + 1)];
     for (name, i) in states {
@@ -97,21 +102,23 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     let o = op.operands();
     let mut steps = vec![];
     if let Some(write) = &op.write {
-        let write_site = Site { ins: site.ins[o.k..].to_vec(), outs: site.outs[1..].to_vec(), ..site.clone() };
+        let places: Vec<usize> = o.of_write().collect();
+        let ins = places.iter().map(|&i| site.ins[i].clone()).collect();
+        let write_site = Site { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
         let Lowering::Steps { steps: mut made, .. } = write.cuda(&write_site) else {
             return Lowering::Gap("the cache write in front of attention has no CUDA kernel");
         };
-        // Its operands are inputs of the whole op, from `k` on.
+        // Its operands are inputs of the whole op.
         for arg in made.iter_mut().flat_map(|s| &mut s.args) {
             if let Arg::In(i) = arg {
-                *i += o.k;
+                *i = places[*i];
             }
         }
         steps.append(&mut made);
     }
     let rest = Attention { write: None, ..op.clone() };
     let mut ins = site.ins[..o.k].to_vec();
-    ins.extend_from_slice(&site.ins[o.states..]);
+    ins.extend_from_slice(&site.ins[if op.write.is_some() { o.k + 2 + o.k_norm.is_some() as usize } else { o.k }..]);
     let cost = rest.cost(&Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() });
     let mut unit = unit(op, 8 * QUERIES as u32, keys, values, false);
     unit.set("QUERIES", QUERIES).set("KEYS_TILE", KEYS).write("OUT", "float", Arg::Out(0));

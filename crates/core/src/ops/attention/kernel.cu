@@ -11,7 +11,7 @@ typedef CacheRow<VALUE_TYPE, DIM> ValueRow;
 // What is left to do with a number of the output.
 DEVICE float gated(const Args& A, u32 row, u32 head, u32 d, float y) {
     if (!GATE) return y;
-    return y * sigmoid(X_IN[((size_t)row * HEADS + head) * Q_STRIDE + DIM + d]);
+    return y * sigmoid(GATE_IN[((size_t)row * HEADS + head) * (2 * DIM) + DIM + d]);
 }
 
 KERNEL {

@@ -3,15 +3,18 @@
 //!
 //! `out[t, h] = Σ_p softmax_p(scale · q·k_p) v_p` over the positions `p` that token t sees: up to its own, at most
 //! `window` of them. Query head h reads cache head `h / (heads / kv_heads)`. With `softcap` c, scores become
-//! `c·tanh(score / c)`. With a gate, each head of the first input is `[query, gate]`, and its output is multiplied by
-//! `sigmoid(gate)`. Inputs in order: q; q's norm weight; if it writes: k, v, k's norm weight; key cache, value
-//! cache. Outputs: `[T, heads·dim]`; if it writes: both caches. Source of the streaming form: FlashAttention, alg. 1.
+//! `c·tanh(score / c)`. With a gate, the output is multiplied by `sigmoid(gate)`: each head of a joint row is
+//! `[query, gate]`, and the queries are read from that row too, or come apart from it. Inputs in order: q (or the joint
+//! row); q's norm weight; if it writes: k, v, k's norm weight; the joint row if q comes apart from it; a mask; key cache,
+//! value cache. Outputs: `[T, heads·dim]`; if it writes: both caches. A mask `[T, …]` says once more what positions a token
+//! sees: other engines' listings have one, nothing here reads it.
+//! Source of the streaming form: FlashAttention, alg. 1.
 
 use super::*;
 use crate::formats::DType;
 use crate::ops::cache_write::{CacheWrite, cache_row};
 use crate::ops::columns::Columns;
-use crate::ops::elementwise::{Elementwise, Tree, Unary};
+use crate::ops::elementwise::{Elementwise, Unary};
 use crate::ops::rope::Rope;
 use crate::reference::{Part, Parts};
 use crate::tensor::Cache;
@@ -35,12 +38,25 @@ pub struct Attention {
     pub window: Option<u32>,
     /// Scores are bent to stay below this.
     pub softcap: Option<f32>,
-    /// Every query comes with an output gate behind it.
-    pub gate: bool,
+    /// Where the output gate comes from.
+    pub gate: Gate,
     /// Rotates (and norms) the queries.
     pub q_rope: Option<Rope>,
     /// Writes k and v to the cache first.
     pub write: Option<CacheWrite>,
+    /// There is a mask among the inputs.
+    pub mask: bool,
+}
+
+/// Where an output gate comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// There is none.
+    None,
+    /// A joint row `[query, gate]` for each head, of which only the gates are read.
+    Apart,
+    /// A joint row, from which the queries are read as well.
+    Joint,
 }
 
 /// Where each operand of the op is.
@@ -48,22 +64,49 @@ pub(crate) struct Operands {
     pub q_norm: Option<usize>,
     pub k: usize,
     pub k_norm: Option<usize>,
+    /// The row that the gates are in.
+    pub gate: Option<usize>,
+    pub mask: Option<usize>,
     pub states: usize,
     pub count: usize,
 }
 
+impl Operands {
+    /// The operands of the cache write: k, v, the norm's weight, the caches.
+    pub fn of_write(&self) -> impl Iterator<Item = usize> {
+        (self.k..self.k + 2).chain(self.k_norm).chain([self.states, self.states + 1])
+    }
+}
+
 impl Attention {
+    /// Attention over caches that are written already, and nothing else.
+    pub fn plain(heads: usize, kv_heads: usize, dim: usize, scale: f32) -> Attention {
+        let (window, softcap, q_rope, write) = (None, None, None, None);
+        Attention { heads, kv_heads, dim, scale, window, softcap, gate: Gate::None, q_rope, write, mask: false }
+    }
+
     /// Numbers from one query to the next.
     pub(crate) fn q_stride(&self) -> usize {
-        if self.gate { 2 * self.dim } else { self.dim }
+        if self.gate == Gate::Joint { 2 * self.dim } else { self.dim }
+    }
+
+    /// The queries (from 0) or gates (from `dim`) of a joint row.
+    pub fn half(&self, start: usize) -> Columns {
+        Columns { group: 2 * self.dim, start, len: self.dim }
     }
 
     pub(crate) fn operands(&self) -> Operands {
         let q_norm = self.q_rope.as_ref().is_some_and(|r| r.norm.is_some()).then_some(1);
         let k = 1 + q_norm.is_some() as usize;
         let k_norm = self.write.as_ref().is_some_and(|w| w.has_norm()).then_some(k + 2);
-        let states = k + if self.write.is_some() { 2 + k_norm.is_some() as usize } else { 0 };
-        Operands { q_norm, k, k_norm, states, count: states + 2 }
+        let mut next = k + if self.write.is_some() { 2 + k_norm.is_some() as usize } else { 0 };
+        let mut take = |is_there: bool| {
+            next += is_there as usize;
+            is_there.then_some(next - 1)
+        };
+        let gate = take(self.gate == Gate::Apart).or((self.gate == Gate::Joint).then_some(0));
+        let mask = take(self.mask);
+        Operands { q_norm, k, k_norm, gate, mask, states: next, count: next + 2 }
     }
 }
 
@@ -82,8 +125,18 @@ impl OpDef for Attention {
             return fail(format!("{} query heads do not divide among {} key heads", self.heads, self.kv_heads));
         }
         if ins[0].width != self.heads * self.q_stride() {
-            let gates = if self.gate { " with gates" } else { "" };
+            let gates = if self.gate == Gate::Joint { " with gates" } else { "" };
             return fail(format!("queries{gates} of {} for {} heads of {}", ins[0].width, self.heads, self.dim));
+        }
+        if let Some(i) = o.gate
+            && (ins[i].width != 2 * self.heads * self.dim || ins[i].rows != ins[0].rows)
+        {
+            return fail(format!("queries and gates of {} for {} heads of {}", ins[i].width, self.heads, self.dim));
+        }
+        if let Some(i) = o.mask
+            && ins[i].rows != ins[0].rows
+        {
+            return fail(format!("a mask of {} rows for queries of {}", ins[i].rows, ins[0].rows));
         }
         let cache = Some(Cache { heads: self.kv_heads, dim: self.dim });
         if ins[o.states].cache() != cache || ins[o.states + 1].cache() != cache {
@@ -98,12 +151,12 @@ impl OpDef for Attention {
 
     fn meaning(&self) -> Meaning {
         let o = self.operands();
-        if self.gate || self.q_rope.is_some() || self.write.is_some() {
+        let plain = Attention { gate: Gate::None, q_rope: None, write: None, mask: false, ..self.clone() };
+        if *self != plain {
             let mut p = Parts::default();
             let mut q = Part::In(0);
-            let half = |start| Columns { group: 2 * self.dim, start, len: self.dim };
-            if self.gate {
-                q = p.op(half(0), &[q]);
+            if self.gate == Gate::Joint {
+                q = p.op(self.half(0), &[q]);
             }
             if let Some(rope) = &self.q_rope {
                 let ins: Vec<Part> = [q].into_iter().chain(o.q_norm.map(Part::In)).collect();
@@ -111,16 +164,13 @@ impl OpDef for Attention {
             }
             let (mut k, mut v) = (Part::In(o.states), Part::In(o.states + 1));
             if let Some(write) = &self.write {
-                let ins: Vec<Part> = (o.k..o.states + 2).map(Part::In).collect();
-                k = p.op(write.clone(), &ins);
-                let Part::Out(n, _) = k else { unreachable!("op() gives an output") };
-                v = Part::Out(n, 1);
+                k = p.op(write.clone(), &o.of_write().map(Part::In).collect::<Vec<_>>());
+                v = k.sibling(1);
             }
-            let plain = Attention { gate: false, q_rope: None, write: None, ..self.clone() };
             let mut y = p.op(plain, &[q, k, v]);
-            if self.gate {
-                let gate = p.op(half(self.dim), &[Part::In(0)]);
-                let gate = p.op(Elementwise { tree: Tree::unary(Unary::Sigmoid, Tree::In(0)) }, &[gate]);
+            if let Some(gate) = o.gate {
+                let gate = p.op(self.half(self.dim), &[Part::In(gate)]);
+                let gate = p.op(Elementwise::unary(Unary::Sigmoid), &[gate]);
                 y = p.op(Elementwise::mul(), &[y, gate]);
             }
             return if self.write.is_some() { p.finish(&[y, k, v]) } else { p.finish(&[y]) };
@@ -164,10 +214,14 @@ impl OpDef for Attention {
         // The cache: every visible position once, keys and values; the tokens of this step are in it.
         let token = cache_row(&site.ins[o.states]) + cache_row(&site.ins[o.states + 1]);
         let mut read = Expr::Keys(self.window) * token;
-        read = site.ins[..o.states].iter().fold(read, |a, s| a + s.bytes());
+        for (i, sig) in site.ins[..o.states].iter().enumerate() {
+            let apart = self.gate == Gate::Apart && o.gate == Some(i);
+            // Of a joint row beside the queries only the gates.
+            read = read + if apart { Expr::T * (4 * self.heads * self.dim) } else { sig.bytes() };
+        }
         let mut written = site.outs[0].bytes();
         let mut flops = Expr::Pairs(self.window) * (4 * self.heads * self.dim);
-        if self.gate {
+        if self.gate != Gate::None {
             // A sigmoid and a product.
             flops = flops + Expr::T * (9 * self.heads * self.dim);
         }
@@ -199,18 +253,8 @@ impl OpDef for Attention {
 
     fn cases() -> Vec<Case> {
         let x = |w| Sig::slot(Expr::T, w);
-        let plain = |heads, kv_heads, dim| Attention {
-            heads,
-            kv_heads,
-            dim,
-            scale: 1.0 / (dim as f32).sqrt(),
-            window: None,
-            softcap: None,
-            gate: false,
-            q_rope: None,
-            write: None,
-        };
-        let rope = |heads, dim, norm| Rope { heads, dim, pairs: dim / 2, neox: true, table: 0, norm };
+        let plain = |heads, kv_heads, dim| Attention::plain(heads, kv_heads, dim, 1.0 / (dim as f32).sqrt());
+        let rope = |heads, dim, norm| Rope { heads, dim, pairs: dim / 2, neox: true, table: 0, norm, part: None };
         let w = |dim| Sig::weight(1, dim, DType::F32);
         let mut cases = vec![];
         for (class, b) in [("one", (1, 1, 70)), ("few", (4, 2, 37)), ("some", (40, 1, 300)), ("many", (130, 2, 97))] {
@@ -239,13 +283,26 @@ impl OpDef for Attention {
                 let fused = Attention { q_rope: Some(rope(4, 64, norm)), write: Some(write(norm)), ..plain(4, 2, 64) };
                 let mut ins = vec![x(256), w(64), x(128), x(128), w(64), state(2, 64), state(2, 64)];
                 cases.push(Case::new(name("norm, rope and write"), fused.clone(), ins.clone(), b).within(tol));
-                let gated = Attention { gate: true, ..fused };
+                let apart = Attention { gate: Gate::Apart, mask: true, ..fused.clone() };
+                let mut both = ins.clone();
+                both.splice(5..5, [x(512), x(8)]);
+                cases.push(Case::new(name("all with a gate apart and a mask"), apart, both, b).within(tol));
+                let gated = Attention { gate: Gate::Joint, ..fused };
                 ins[0] = x(512);
                 cases.push(Case::new(name("all with a gate"), gated, ins, b).within(tol));
-                let gated = Attention { gate: true, ..plain(4, 2, 64) };
+                let gated = Attention { gate: Gate::Joint, ..plain(4, 2, 64) };
                 let ins = vec![x(512), state(2, 64), state(2, 64)];
                 let mut case = Case::new(name("gate"), gated, ins, b).within(3e-5);
                 if class == "one" {
+                    let token = 2 * 2 * dtype.row_bytes(64).unwrap_or(0) as u64;
+                    case = case.costs(70 * token + 2048, 1024, 70 * 4 * 256 + 9 * 256);
+                }
+                cases.push(case);
+                let apart = Attention { gate: Gate::Apart, ..plain(4, 2, 64) };
+                let ins = vec![x(256), x(512), state(2, 64), state(2, 64)];
+                let mut case = Case::new(name("gate apart"), apart, ins, b).within(3e-5);
+                if class == "one" {
+                    // Queries, and the gates alone of the joint row.
                     let token = 2 * 2 * dtype.row_bytes(64).unwrap_or(0) as u64;
                     case = case.costs(70 * token + 2048, 1024, 70 * 4 * 256 + 9 * 256);
                 }

@@ -136,7 +136,7 @@ impl OpDef for CacheWrite {
             let row = 3 * dtype.row_bytes(64).unwrap_or(0) as u64;
             let case = Case::new(format!("one {}", dtype.name()), one.clone(), vec![x(192), s.clone()], b);
             cases.push(case.costs(5 * 768, 5 * row, 0).within(0.0));
-            let rope = Rope { heads: 3, dim: 64, pairs: 32, neox: true, table: 0, norm: Some(1e-6) };
+            let rope = Rope { heads: 3, dim: 64, pairs: 32, neox: true, table: 0, norm: Some(1e-6), part: None };
             let pair = CacheWrite { pair: true, rope: Some(rope) };
             let w = Sig::weight(1, 64, DType::F32);
             let tol = if dtype == DType::F32 { 1e-5 } else { 2e-2 };

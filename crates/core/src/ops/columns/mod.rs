@@ -19,6 +19,29 @@ pub struct Columns {
     pub len: usize,
 }
 
+impl Columns {
+    /// Where number `i` of a row of these columns stands in the whole row.
+    pub(crate) fn at(&self, i: usize) -> usize {
+        i / self.len * self.group + self.start + i % self.len
+    }
+
+    /// What an op sees of `x` that reads these columns in place, without a copy of them, or else the whole row. Runs of
+    /// `dim` numbers must stay adjacent.
+    pub(crate) fn seen(part: &Option<Columns>, x: &Sig, dim: usize) -> Result<Sig, ShapeError> {
+        let Some(part) = part else { return Ok(x.clone()) };
+        if dim == 0 || !part.len.is_multiple_of(dim) {
+            let why = format!("groups of {dim} do not lie whole in columns of {}", part.len);
+            return Err(ShapeError { op: Self::NAME, why });
+        }
+        Ok(part.shape(std::slice::from_ref(x))?.swap_remove(0))
+    }
+
+    /// Place of number `i` in the row that an op reads in whole or in part.
+    pub(crate) fn place(part: &Option<Columns>, i: usize) -> usize {
+        part.as_ref().map_or(i, |part| part.at(i))
+    }
+}
+
 impl OpDef for Columns {
     const NAME: &'static str = "columns";
 

@@ -10,7 +10,16 @@ KERNEL {
     float w[TAPS];
     conv_filter<TAPS, HALF_FILTER>(FILTER, channel, w);
     for (u32 t = 0; t < span.count; t++) {
-        OUT[(size_t)(span.start + t) * CHANNELS + channel] = conv_row<TAPS, CHANNELS>(span, X_IN, STATE, t, channel, w);
+        float y = 0;
+#if WINDOW
+#pragma unroll
+        for (int i = 0; i < TAPS; i++) y = fmaf(w[i], window_input<TAPS, CHANNELS>(span, seq, X_IN, t + i, channel), y);
+#else
+        y = conv_row<TAPS, CHANNELS>(span, X_IN, STATE, t, channel, w);
+#endif
+        OUT[(size_t)(span.start + t) * CHANNELS + channel] = SILU ? silu(y) : y;
     }
+#if !WINDOW
     conv_keep<TAPS, CHANNELS>(span, X_IN, STATE, channel);
+#endif
 }

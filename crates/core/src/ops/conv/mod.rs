@@ -2,10 +2,18 @@
 //!
 //! `y[t, c] = Σ_i w[c, i] · x[t - (taps - 1) + i, c]`, where rows before the sequence's first one are zeros.
 //! Inputs: `x [T, channels]`, `w [channels, taps]`, state `[slot][taps - 1][channels]` (the last inputs, oldest
-//! first). Outputs: `[T, channels]`, the state. Source: Mamba (Gu and Dao, 2023), section 3.4.
+//! first), kept in place. Outputs: `[T, channels]`, the state. Without a state, x is a window that has the earlier rows
+//! already (op `window`), and there is one output. With heads, SiLU follows, and the row is split into queries, keys (the
+//! heads of both L2-normed) and values: three outputs `[T, …]` and the state.
+//! Source: Mamba (Gu and Dao, 2023), section 3.4.
 
 use super::*;
 use crate::formats::DType;
+use crate::ops::columns::Columns;
+use crate::ops::elementwise::{Elementwise, Unary};
+use crate::ops::l2_norm::L2Norm;
+use crate::ops::window::Window;
+use crate::reference::{Part, Parts, RefValue};
 use crate::wgsl::Wgsl;
 
 mod cuda;
@@ -15,6 +23,29 @@ mod cuda;
 pub struct Conv {
     /// Inputs that an output sees: its own and those before it.
     pub taps: usize,
+    /// What follows in the fused form.
+    pub heads: Option<Heads>,
+}
+
+/// The joint row of queries, keys and values of a delta net.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Heads {
+    /// Numbers of all queries of a row, and of all keys.
+    pub keys: usize,
+    /// Numbers of all values of a row.
+    pub values: usize,
+    /// Numbers of a query or key.
+    pub dim: usize,
+    /// Epsilon of their L2 norms.
+    pub eps: f32,
+}
+
+impl Heads {
+    /// The columns of queries, keys and values in a joint row.
+    pub fn columns(&self) -> [Columns; 3] {
+        let (k, v) = (self.keys, self.values);
+        [(0, k), (k, k), (2 * k, v)].map(|(start, len)| Columns { group: 2 * k + v, start, len })
+    }
 }
 
 /// Most inputs that an output may see.
@@ -31,31 +62,72 @@ impl OpDef for Conv {
     }
 
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
+        if let [x, w] = ins {
+            self.check(x, w, None)?;
+            if x.rows != (Window { rows: self.taps - 1 }).all_rows() || self.heads.is_some() {
+                let why =
+                    format!("without a state, a window of {} earlier rows is wanted, not {}", self.taps - 1, x.rows);
+                return Err(ShapeError { op: Self::NAME, why });
+            }
+            return Ok(vec![Sig::slot(Expr::T, x.width)]);
+        }
         want_inputs(Self::NAME, ins, 3)?;
-        self.check(&ins[0], &ins[1], &ins[2])?;
-        Ok(vec![Sig::slot(ins[0].rows.clone(), ins[0].width), ins[2].clone()])
+        self.check(&ins[0], &ins[1], Some(&ins[2]))?;
+        let row = Sig::slot(ins[0].rows.clone(), ins[0].width);
+        let mut outs = match &self.heads {
+            None => vec![row],
+            Some(heads) => {
+                let mut parts = vec![];
+                for columns in heads.columns() {
+                    parts.extend(columns.shape(std::slice::from_ref(&row))?);
+                }
+                let norm = L2Norm { eps: heads.eps, dim: heads.dim, part: None };
+                norm.shape(&parts[..1])?;
+                parts
+            }
+        };
+        outs.push(ins[2].clone());
+        Ok(outs)
     }
 
     fn meaning(&self) -> Meaning {
         let taps = self.taps;
+        if let Some(heads) = &self.heads {
+            let mut p = Parts::default();
+            let conv = p.op(Conv { taps, heads: None }, &[0, 1, 2].map(Part::In));
+            let y = p.op(Elementwise::unary(Unary::Silu), &[conv]);
+            let norm = L2Norm { eps: heads.eps, dim: heads.dim, part: None };
+            let mut outs = heads.columns().map(|columns| p.op(columns, &[y])).to_vec();
+            outs[..2].iter_mut().for_each(|x| *x = p.op(norm.clone(), &[*x]));
+            outs.push(conv.sibling(1));
+            return p.finish(&outs);
+        }
         Meaning::Direct(Box::new(move |c| {
-            let (x, w, state) = (c.input(0).clone(), c.input(1).clone(), c.state(2));
-            let width = x.width;
-            let mut out = vec![0f32; x.data.len()];
-            for span in c.batch.seqs.clone() {
-                let slot = span.slot as usize;
-                let mut rows = c.states[state].get(slot, 0, 0);
-                if span.begins() {
-                    rows.fill(0.0);
+            let (x, w) = (c.input(0).clone(), c.input(1).clone());
+            let (width, old) = (x.width, (taps - 1) * x.width);
+            let mut out = vec![0f32; c.batch.ids.len() * width];
+            for (i, span) in c.batch.seqs.clone().iter().enumerate() {
+                let (slot, start, count) = (span.slot as usize, span.start as usize, span.count as usize);
+                let mut rows = vec![];
+                // Where the sequence's rows begin: a window has its earlier rows in front of them.
+                let mut from = start * width;
+                match c.ins.get(2) {
+                    Some(RefValue::State(_)) if span.begins() => rows.resize(old, 0.0),
+                    Some(RefValue::State(state)) => rows = c.states[*state].get(slot, 0, 0),
+                    _ => {
+                        from += i * old;
+                        rows.extend_from_slice(&x.data[from..from + old]);
+                        from += old;
+                    }
                 }
-                let (start, count) = (span.start as usize, span.count as usize);
-                rows.extend_from_slice(&x.data[start * width..(start + count) * width]);
+                rows.extend_from_slice(&x.data[from..from + count * width]);
                 for (t, ch) in (0..count).flat_map(|t| (0..width).map(move |ch| (t, ch))) {
                     let sum: f64 = (0..taps).map(|i| w.row(ch)[i] as f64 * rows[(t + i) * width + ch] as f64).sum();
                     out[(start + t) * width + ch] = sum as f32;
                 }
-                let kept = rows.len() - (taps - 1) * width;
-                c.states[state].set(slot, 0, 0, &rows[kept..]);
+                if let Some(RefValue::State(state)) = c.ins.get(2) {
+                    c.states[*state].set(slot, 0, 0, &rows[rows.len() - old..]);
+                }
             }
             c.output(0).copy_from_slice(&out);
         }))
@@ -63,30 +135,45 @@ impl OpDef for Conv {
 
     fn cost(&self, site: &Site) -> Cost {
         let (x, w) = (&site.ins[0], &site.ins[1]);
-        let state = Expr::S * site.ins[2].row_bytes();
-        Cost::of(
-            x.bytes() + w.bytes() + state.clone(),
-            site.outs[0].bytes() + state,
-            Expr::T * (x.width * 2 * self.taps),
-        )
+        let state = site.ins[2..].iter().fold(Expr::Const(0), |a, s| a + Expr::S * s.row_bytes());
+        let made = Expr::T * x.row_bytes();
+        let mut flops = x.width * 2 * self.taps;
+        if let Some(heads) = &self.heads {
+            flops += 8 * x.width + 3 * 2 * heads.keys;
+        }
+        Cost::of(x.bytes() + w.bytes() + state.clone(), made + state, Expr::T * flops)
     }
 
     fn cpu(&self, site: &Site) -> Lowering {
         let filter = Filter { taps: self.taps, channels: site.ins[0].width, dtype: site.ins[1].dtype };
-        let blocks = filter.channels.div_ceil(CHANNELS);
-        Lowering::one(site, "conv/channels", Expr::S * blocks, 1, self.cost(site), move |c, scratch| {
+        let state_arg = (site.ins.len() == 3).then_some(2);
+        let first_out = site.ins.len();
+        let blocks = self.blocks(filter.channels);
+        let (heads, count) = (self.heads.clone(), blocks.len());
+        let kernel = if heads.is_some() { "conv/heads" } else { "conv/channels" };
+        Lowering::one(site, kernel, Expr::S * count, 1, self.cost(site), move |c, scratch| {
             while let Some(range) = c.items.take() {
                 for item in range {
-                    let (seq, from) = (item / blocks, item % blocks * CHANNELS);
-                    let n = CHANNELS.min(filter.channels - from);
+                    let (seq, Block { out, at, width, from, n }) = (item / count, blocks[item % count]);
                     let span = &c.batch.seqs[seq];
-                    let [taps] = scratch.split_f32([filter.taps * n]);
+                    let [taps, raw] = scratch.split_f32([filter.taps * n, n]);
                     filter.load(c.bytes(1), from, n, taps);
                     for t in 0..span.count as usize {
-                        let at = (span.start as usize + t) * filter.channels + from;
-                        filter.row(c, (0, 2), seq, t, from, taps, c.write(3, at..at + n));
+                        let at = (span.start as usize + t) * width + at;
+                        let y = c.write(first_out + out, at..at + n);
+                        // Queries and keys are normed besides.
+                        let made = if heads.is_some() && out < 2 { &mut *raw } else { &mut *y };
+                        filter.row(c, (0, state_arg), seq, t, from, taps, made);
+                        if let Some(heads) = &heads {
+                            (c.simd.silu)(made);
+                            if out < 2 {
+                                L2Norm { eps: heads.eps, dim: heads.dim, part: None }.group(c, raw, y);
+                            }
+                        }
                     }
-                    filter.keep(c, (0, 2), seq, from, n);
+                    if let Some(state) = state_arg {
+                        filter.keep(c, (0, state), seq, from, n);
+                    }
                 }
             }
         })
@@ -119,21 +206,57 @@ impl OpDef for Conv {
         for (class, (t, s, l)) in [("one", (1, 1, 9)), ("start", (2, 1, 2)), ("few", (7, 3, 9)), ("many", (70, 2, 40))]
         {
             // x and the filter once, three earlier rows a sequence in and out, four multiply-adds a number.
-            let case = Case::new(format!("4 taps, {class}"), Conv { taps: 4 }, ins(300, 4), (t, s, l));
+            let op = |taps| Conv { taps, heads: None };
+            let case = Case::new(format!("4 taps, {class}"), op(4), ins(300, 4), (t, s, l));
             let state = s * 3 * 1200;
             cases.push(case.costs(t * 1200 + 300 * 16 + state, t * 1200 + state, t * 300 * 8));
-            cases.push(Case::new(format!("2 taps, {class}"), Conv { taps: 2 }, ins(33, 2), (t, s, l)));
+            cases.push(Case::new(format!("2 taps, {class}"), op(2), ins(33, 2), (t, s, l)));
             let mut half = ins(64, 4);
             half[1].dtype = DType::F16;
-            cases.push(Case::new(format!("half-precision filter, {class}"), Conv { taps: 4 }, half, (t, s, l)));
+            cases.push(Case::new(format!("half-precision filter, {class}"), op(4), half, (t, s, l)));
+            let window = vec![Sig::slot(Window { rows: 3 }.all_rows(), 300), Sig::weight(300, 4, DType::F32)];
+            let case = Case::new(format!("of a window, {class}"), op(4), window, (t, s, l));
+            cases.push(case.costs((t + 3 * s) * 1200 + 300 * 16, t * 1200, t * 300 * 8));
+            // Two heads of queries and of keys, and values that are no whole number of blocks: 64 + 64 + 300.
+            let heads = Heads { keys: 64, values: 300, dim: 32, eps: 1e-6 };
+            let case =
+                Case::new(format!("heads, {class}"), Conv { taps: 4, heads: Some(heads) }, ins(428, 4), (t, s, l));
+            let state = s * 3 * 1712;
+            let flops = t * (428 * (8 + 8) + 3 * 128);
+            cases.push(case.costs(t * 1712 + 428 * 16 + state, t * 1712 + state, flops));
         }
         cases
     }
 }
 
+/// Channels of a work item: `n` from `from` on, which go to place `at` of the rows (of `width`) of an output.
+#[derive(Clone, Copy)]
+struct Block {
+    out: usize,
+    at: usize,
+    width: usize,
+    from: usize,
+    n: usize,
+}
+
 impl Conv {
+    /// The work items of a sequence: a head where heads are normed, some channels elsewhere.
+    fn blocks(&self, channels: usize) -> Vec<Block> {
+        let outputs = match &self.heads {
+            None => vec![(channels, CHANNELS)],
+            Some(h) => vec![(h.keys, h.dim), (h.keys, h.dim), (h.values, CHANNELS)],
+        };
+        let (mut blocks, mut first) = (vec![], 0);
+        for (out, (width, size)) in outputs.into_iter().enumerate() {
+            let of = |at| Block { out, at, width, from: first + at, n: size.min(width - at) };
+            blocks.extend((0..width).step_by(size).map(of));
+            first += width;
+        }
+        blocks
+    }
+
     /// The filter and the state fit x.
-    pub(crate) fn check(&self, x: &Sig, w: &Sig, state: &Sig) -> Result<(), ShapeError> {
+    pub(crate) fn check(&self, x: &Sig, w: &Sig, state: Option<&Sig>) -> Result<(), ShapeError> {
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
         if !(2..=MAX_TAPS).contains(&self.taps) {
             return fail(format!("{} taps, should be 2 to {MAX_TAPS}", self.taps));
@@ -142,10 +265,12 @@ impl Conv {
             let (have, want) = (format!("{}x{}", w.rows, w.width), format!("{}x{}", x.width, self.taps));
             return fail(format!("a filter of {have} for {} channels, should be {want}", x.width));
         }
-        if state.role != crate::tensor::Role::Recurrent || state.width != (self.taps - 1) * x.width {
-            return fail(format!("a state of {} numbers for {} rows of {}", state.width, self.taps - 1, x.width));
+        match state {
+            Some(s) if s.role != crate::tensor::Role::Recurrent || s.width != (self.taps - 1) * x.width => {
+                fail(format!("a state of {} numbers for {} rows of {}", s.width, self.taps - 1, x.width))
+            }
+            _ => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -176,12 +301,12 @@ impl Filter {
     }
 
     /// Row `t` of a sequence's rows in this step, for the channels `from..from + out.len()`. `args` are x and the
-    /// state, which is as it was before the step.
+    /// state, which is as it was before the step; without a state, x is a window.
     #[allow(clippy::too_many_arguments)]
     pub fn row(
         self,
         c: &CpuCall,
-        (x_arg, state_arg): (usize, usize),
+        (x_arg, state_arg): (usize, Option<usize>),
         seq: usize,
         t: usize,
         from: usize,
@@ -193,13 +318,15 @@ impl Filter {
         for tap in 0..self.taps {
             // Row of the input, counted from the oldest one in the state.
             let row = t + tap;
-            let x = match row.checked_sub(self.taps - 1) {
-                Some(row) => {
-                    let at = (span.start as usize + row) * self.channels + from;
-                    &c.f32s(x_arg)[at..at + n]
-                }
-                None if span.begins() => continue,
-                None => {
+            let of_step = |row: usize| {
+                let at = (span.start as usize + row) * self.channels + from;
+                &c.f32s(x_arg)[at..at + n]
+            };
+            let x = match (row.checked_sub(self.taps - 1), state_arg) {
+                (_, None) => of_step(row + seq * (self.taps - 1)),
+                (Some(row), _) => of_step(row),
+                (None, _) if span.begins() => continue,
+                (None, Some(state_arg)) => {
                     let at = (span.slot as usize * (self.taps - 1) + row) * self.channels + from;
                     bytemuck::cast_slice(c.bytes_at(state_arg, at * 4..(at + n) * 4))
                 }

@@ -10,6 +10,7 @@
 
 use super::*;
 use crate::ops::conv::Filter;
+use crate::ops::l2_norm::L2Norm;
 use crate::simd::{FloatKind, Mix};
 
 /// Tokens of a chunk.
@@ -19,24 +20,26 @@ const FEW: usize = 8;
 
 pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
     let o = op.operands();
-    let floats = (0..o.count).filter(|&i| !(op.front.is_some() && i == 1));
+    let has_conv = matches!(op.front, Front::Conv { .. });
+    let floats = (0..o.count).filter(|&i| !(has_conv && i == 1));
     if floats.into_iter().any(|i| site.ins[i].dtype != DType::F32) {
         return Lowering::Gap("operands of the delta rule that are not f32 have no CPU kernel");
     }
-    let form = match (&op.front, op.norm) {
-        (None, None) => "plain",
-        (Some(_), None) => "conv",
-        (None, Some(_)) => "norm",
-        (Some(_), Some(_)) => "conv+norm",
+    let form = match (has_conv, op.norm) {
+        (false, None) => "plain",
+        (true, None) => "conv",
+        (false, Some(_)) => "norm",
+        (true, Some(_)) => "conv+norm",
     };
-    let filter = op.front.as_ref().map(|front| Filter {
-        taps: front.taps,
-        channels: 2 * op.k_width() + op.v_width(),
-        dtype: site.ins[1].dtype,
-    });
+    let filter = match op.front {
+        Front::Conv { taps, .. } => {
+            Some(Filter { taps, channels: 2 * op.k_width() + op.v_width(), dtype: site.ins[1].dtype })
+        }
+        _ => None,
+    };
     let kind = if site.class.is_small() { "rows" } else { "chunks" };
     let rows = if site.class.is_small() { FEW } else { CHUNK };
-    let kernel = Kernel { op: op.clone(), filter, rows };
+    let kernel = Kernel { op: op.clone(), filter, rows, in_place: site.ins[o.state].is_state() };
     Lowering::one(site, format!("delta_net/{kind}.{form}"), Expr::S * op.k_heads, 1, op.cost(site), move |c, s| {
         while let Some(range) = c.items.take() {
             range.for_each(|item| kernel.item(c, s, item / kernel.op.k_heads, item % kernel.op.k_heads));
@@ -49,6 +52,8 @@ struct Kernel {
     filter: Option<Filter>,
     /// Tokens taken at a time, at most.
     rows: usize,
+    /// The state is kept in place.
+    in_place: bool,
 }
 
 /// One value head's numbers of a chunk; everything but the state is scratch.
@@ -85,6 +90,8 @@ impl Kernel {
             3 * chunk * chunk,
             2 * kd * chunk + 2 * vd,
         ]);
+        // The end of `wide` is free between two heads.
+        let silu_at = wide.len() - vd;
         if let Some(filter) = self.filter {
             let mut at = 0;
             for &(from, len) in &segments {
@@ -92,12 +99,15 @@ impl Kernel {
                 at += taps * len;
             }
         }
-        let state_arg = o.state;
-        let head_state = |i: usize| {
-            let at = span.slot as usize * op.state_width() + (i * op.k_heads + key) * kd * vd;
-            c.write(state_arg, at..at + kd * vd)
+        let (state_arg, row) = if self.in_place { (o.state, span.slot as usize) } else { (o.count + 1, seq) };
+        let head_range = |i: usize| {
+            let at = row * op.state_width() + (i * op.k_heads + key) * kd * vd;
+            at..at + kd * vd
         };
-        if span.begins() {
+        let head_state = |i: usize| c.write(state_arg, head_range(i));
+        if !self.in_place {
+            (0..own).for_each(|i| head_state(i).copy_from_slice(&c.f32s(o.state)[head_range(i)]));
+        } else if span.begins() {
             (0..own).for_each(|i| head_state(i).fill(0.0));
         }
         for first in (0..count).step_by(n) {
@@ -132,7 +142,9 @@ impl Kernel {
                     match op.norm {
                         Some(eps) => {
                             (c.simd.rms_norm)(y, Some(c.f32s(o.norm)), eps, out);
-                            let gate = &c.f32s(o.norm + 1)[at..at + vd];
+                            let gate = &mut wide[silu_at..];
+                            gate.copy_from_slice(&c.f32s(o.norm + 1)[at..at + vd]);
+                            (c.simd.silu)(gate);
                             out.iter_mut().zip(gate).for_each(|(o, g)| *o *= *g);
                         }
                         None => out.copy_from_slice(y),
@@ -160,7 +172,7 @@ impl Kernel {
     ) {
         let (kd, vd) = (self.op.k_dim, self.op.v_dim);
         let row = c.batch.seqs[seq].start as usize + at;
-        let states = (0, self.op.operands().conv_state);
+        let states = (0, Some(self.op.operands().conv_state));
         let mut before = 0;
         for (i, &(from, len)) in segments.iter().enumerate() {
             let out = match i {
@@ -169,20 +181,21 @@ impl Kernel {
                 _ => &mut v[((i - 2) * rows + t) * vd..((i - 2) * rows + t + 1) * vd],
             };
             match (self.filter, &self.op.front) {
-                (Some(filter), Some(front)) => {
+                (Some(filter), &Front::Conv { eps, .. }) => {
                     let taps = &filters[before..before + filter.taps * len];
                     before += filter.taps * len;
                     let y = if i < 2 { &mut *raw } else { &mut *out };
                     filter.row(c, states, seq, at, from, taps, y);
                     (c.simd.silu)(y);
                     if i < 2 {
-                        L2Norm { eps: front.eps, dim: kd }.group(c, raw, out);
+                        L2Norm { eps, dim: kd, part: None }.group(c, raw, out);
                     }
                 }
                 _ => {
                     let (arg, from, width) = match i {
                         0 => (0, from, self.op.k_width()),
                         1 => (1, from - self.op.k_width(), self.op.k_width()),
+                        _ if self.op.front == Front::Joint => (2, from, 2 * self.op.k_width() + self.op.v_width()),
                         _ => (2, from - 2 * self.op.k_width(), self.op.v_width()),
                     };
                     out.copy_from_slice(&c.f32s(arg)[row * width + from..row * width + from + len]);

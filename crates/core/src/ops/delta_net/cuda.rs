@@ -9,49 +9,58 @@ const COLUMNS: usize = 32;
 
 pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
     let o = op.operands();
-    let floats = (0..o.count).filter(|&i| !(op.front.is_some() && i == 1));
+    let has_conv = matches!(op.front, Front::Conv { .. });
+    let floats = (0..o.count).filter(|&i| !(has_conv && i == 1));
     if floats.into_iter().any(|i| site.ins[i].dtype != DType::F32) {
         return Lowering::Gap("operands of the delta rule that are not f32 have no CUDA kernel");
     }
     if op.k_dim > 256 {
         return Lowering::Gap("key heads of more than 256 numbers have no CUDA kernel");
     }
-    if op.front.is_some() && !matches!(site.ins[1].dtype, DType::F32 | DType::F16) {
+    if has_conv && !matches!(site.ins[1].dtype, DType::F32 | DType::F16) {
         return Lowering::Gap("filters that are neither f32 nor f16 have no CUDA kernel");
     }
     let finish = op.norm.is_some() && site.class.is_small();
     let tokens = if site.class.is_small() { 8 } else { 16 };
     let mut unit = Unit::new(128);
     unit.batch().set("K_HEADS", op.k_heads).set("V_HEADS", op.v_heads).set("KD", op.k_dim).set("VD", op.v_dim);
-    unit.set_f32("SCALE", op.scale).set("TOKENS", tokens).set("FRONT", op.front.is_some() as u8);
+    unit.set_f32("SCALE", op.scale).set("TOKENS", tokens).set("FRONT", has_conv as u8);
     match &op.front {
-        Some(front) => {
+        Front::Conv { taps, eps } => {
             unit.read("X_IN", "float", Arg::In(0)).read("FILTER", "u8", Arg::In(1));
             unit.update("CONV_STATE", "float", Arg::In(o.conv_state));
-            unit.set("TAPS", front.taps).set_f32("L2_EPS", front.eps);
+            unit.set("TAPS", taps).set_f32("L2_EPS", *eps);
             unit.set("HALF_FILTER", site.ins[1].dtype == DType::F16);
         }
-        None => {
+        front => {
             ["Q_IN", "K_IN", "V_IN"].iter().enumerate().for_each(|(i, name)| {
                 unit.read(name, "float", Arg::In(i));
             });
-            unit.set_f32("L2_EPS", 0.0);
+            let start = if *front == Front::Joint { 2 * op.k_width() } else { 0 };
+            unit.set_f32("L2_EPS", 0.0).set("V_START", start).set("V_STRIDE", site.ins[2].width);
         }
     }
     unit.read("DECAY", "float", Arg::In(o.g)).read("BETA", "float", Arg::In(o.g + 1));
-    unit.update("STATE", "float", Arg::In(o.state)).set("FINISH_NORM", finish as u8);
+    match site.ins[o.state].is_state() {
+        true => unit.set("IN_PLACE", 1).update("STATE", "float", Arg::In(o.state)).set("NEW_STATE", "STATE"),
+        false => {
+            let made = Arg::Out(site.outs.len() - 1);
+            unit.set("IN_PLACE", 0).read("STATE", "float", Arg::In(o.state)).write("NEW_STATE", "float", made)
+        }
+    };
+    unit.set("FINISH_NORM", finish as u8);
     if finish {
         set_norm(&mut unit, op, o.norm);
     }
-    if finish || op.front.is_some() {
+    if finish || has_conv {
         unit.update("ZEROS", "u32", Arg::Zeros);
     }
     unit.update("OUT", "float", Arg::Out(0)).part(CONV).part(include_str!("kernel.cu"));
-    let form = match (&op.front, op.norm) {
-        (None, None) => "plain",
-        (Some(_), None) => "conv",
-        (None, Some(_)) => "norm",
-        (Some(_), Some(_)) => "conv+norm",
+    let form = match (has_conv, op.norm) {
+        (false, None) => "plain",
+        (true, None) => "conv",
+        (false, Some(_)) => "norm",
+        (true, Some(_)) => "conv+norm",
     };
     let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
     let cost = op.cost(site);
@@ -60,7 +69,7 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
     }
     // The rule reads no norm weight and no gate; the norm reads and writes what the rule made.
     let extra = site.ins[o.norm].bytes() + site.ins[o.norm + 1].bytes() + site.outs[0].bytes();
-    let norm_cost = Cost::of(extra, site.outs[0].bytes(), Expr::T * (5 * op.v_width()));
+    let norm_cost = Cost::of(extra, site.outs[0].bytes(), Expr::T * (13 * op.v_width()));
     let rest = DeltaNet { norm: None, ..op.clone() };
     let ins = site.ins[..o.norm].iter().chain(&site.ins[o.norm + 2..]).cloned().collect();
     let rest_cost = rest.cost(&Site { ins, ..site.clone() });

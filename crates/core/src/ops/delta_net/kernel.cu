@@ -22,7 +22,7 @@ DEVICE float front(const Args& A, const Span& span, u32 row, u32 channel) {
     const size_t at = span.start + row;
     if (channel < K_WIDTH) return Q_IN[at * K_WIDTH + channel];
     if (channel < 2 * K_WIDTH) return K_IN[at * K_WIDTH + channel - K_WIDTH];
-    return V_IN[at * V_WIDTH + channel - 2 * K_WIDTH];
+    return V_IN[at * V_STRIDE + V_START + channel - 2 * K_WIDTH];
 #endif
 }
 
@@ -40,14 +40,16 @@ KERNEL {
     const u32 key = h % K_HEADS, warp = warp_index(), lane = lane_index();
     const u32 column0 = slice * 32, mine = column0 + warp * 8;
 
-    float* state = STATE + ((size_t)span.slot * V_HEADS + h) * (KD * VD);
+    const size_t place = ((size_t)(IN_PLACE ? span.slot : seq) * V_HEADS + h) * (KD * VD);
+    const float* old = STATE + place;
+    float* state = NEW_STATE + place;
     float S[RPL][8];
 #pragma unroll
     for (int r = 0; r < RPL; r++) {
         const u32 i = r * 32 + lane;
 #pragma unroll
         for (int c = 0; c < 8; c++) {
-            S[r][c] = i < KD && mine + c < VD && !span.begins ? state[i * VD + mine + c] : 0.0f;
+            S[r][c] = i < KD && mine + c < VD && !(IN_PLACE && span.begins) ? old[i * VD + mine + c] : 0.0f;
         }
     }
     for (u32 first = 0; first < span.count; first += TOKENS) {
@@ -168,7 +170,7 @@ KERNEL {
         const float factor = 1.0f / sqrtf(warp_sum(s) / (float)VD + NORM_EPS);
         for (u32 i = lane; i < VD; i += 32) {
             const float y = __ldcg(OUT + at + i);
-            OUT[at + i] = y * factor * NORM_WEIGHT[i] * GATE_IN[at + i];
+            OUT[at + i] = y * factor * NORM_WEIGHT[i] * silu(GATE_IN[at + i]);
         }
     }
 #endif

@@ -5,33 +5,39 @@
 //! `h mod k_heads` (the order of value heads in GGUF files; Hugging Face groups them, and converters reorder).
 //!
 //! Inputs in order: q `[T, k_heads·k_dim]`, k, v `[T, v_heads·v_dim]`; g `[T, v_heads]` (logarithm of the decay), beta;
-//! if there is a gated norm: its weight `[1, v_dim]` and the gate (like v); the state. Outputs: o, the state.
-//! With a convolution, the joint row `[q, k, v]` before it and its filter stand in the place of q, k and v, its state
-//! stands before the other one, and both are outputs.
+//! if there is a gated norm: its weight `[1, v_dim]` and the gate z (like v), whose SiLU it is multiplied by; the state.
+//! Outputs: o, the state. The state is kept in place, or is a value `[S, v_heads·k_dim·v_dim]` of which another is made.
+//! v can stand at the end of a joint row `[q, k, v]`, which is then its input and not copied. With a convolution, the joint
+//! row before it and its filter stand in the place of q, k and v, its state stands before the other one, and both are
+//! outputs.
 //! Source: Gated Delta Networks (Yang et al., 2024), eq. 10; in chunks: section 3.3.
 
 use super::*;
 use crate::formats::DType;
 use crate::ops::columns::Columns;
-use crate::ops::conv::Conv;
-use crate::ops::elementwise::{Elementwise, Tree, Unary};
-use crate::ops::l2_norm::L2Norm;
-use crate::ops::rms_norm::RmsNorm;
-use crate::reference::{Part, Parts};
+use crate::ops::conv::{Conv, Heads};
+use crate::ops::rms_norm::{RmsNorm, With};
+use crate::reference::{Part, Parts, RefValue};
 use crate::tensor::Role;
 
 mod cpu;
 mod cuda;
 mod wgsl;
 
-/// What comes before the rule in the fused form: a causal convolution of the joint row, SiLU, and the L2 norms of
-/// query and key heads.
+/// Where q, k and v come from.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Front {
-    /// Inputs that the convolution sees.
-    pub taps: usize,
-    /// Epsilon of the L2 norms.
-    pub eps: f32,
+pub enum Front {
+    /// Three values.
+    Apart,
+    /// q, k, and a joint row whose last columns are v.
+    Joint,
+    /// The joint row before a causal convolution, SiLU, and the L2 norms of query and key heads.
+    Conv {
+        /// Inputs that the convolution sees.
+        taps: usize,
+        /// Epsilon of the L2 norms.
+        eps: f32,
+    },
 }
 
 /// The op.
@@ -47,9 +53,9 @@ pub struct DeltaNet {
     pub v_dim: usize,
     /// Factor on queries.
     pub scale: f32,
-    /// Makes q, k and v of a joint projection first.
-    pub front: Option<Front>,
-    /// Norms each head of the output with this epsilon and a weight, and multiplies it by a gate.
+    /// Where q, k and v come from.
+    pub front: Front,
+    /// Norms each head of the output with this epsilon and a weight, and multiplies it by the SiLU of a gate.
     pub norm: Option<f32>,
 }
 
@@ -64,10 +70,11 @@ pub(crate) struct Operands {
 
 impl DeltaNet {
     pub(crate) fn operands(&self) -> Operands {
-        let g = if self.front.is_some() { 2 } else { 3 };
+        let has_conv = matches!(self.front, Front::Conv { .. });
+        let g = if has_conv { 2 } else { 3 };
         let norm = g + 2;
         let conv_state = norm + if self.norm.is_some() { 2 } else { 0 };
-        let state = conv_state + self.front.is_some() as usize;
+        let state = conv_state + has_conv as usize;
         Operands { g, norm, conv_state, state, count: state + 1 }
     }
 
@@ -86,10 +93,14 @@ impl DeltaNet {
         self.v_width() * self.k_dim
     }
 
+    /// What a convolution of the joint row makes for this op.
+    pub fn heads(&self, eps: f32) -> Heads {
+        Heads { keys: self.k_width(), values: self.v_width(), dim: self.k_dim, eps }
+    }
+
     /// The columns of q, k and v in a joint row.
     pub fn columns(&self) -> [Columns; 3] {
-        let (k, v) = (self.k_width(), self.v_width());
-        [(0, k), (k, k), (2 * k, v)].map(|(start, len)| Columns { group: 2 * k + v, start, len })
+        self.heads(0.0).columns()
     }
 }
 
@@ -110,11 +121,12 @@ impl OpDef for DeltaNet {
             return fail(format!("{what} (of {} and {} numbers)", self.v_dim, self.k_dim));
         }
         let mut wanted = match &self.front {
-            Some(front) => {
-                Conv { taps: front.taps }.check(&ins[0], &ins[1], &ins[o.conv_state])?;
+            Front::Conv { taps, .. } => {
+                Conv { taps: *taps, heads: None }.check(&ins[0], &ins[1], Some(&ins[o.conv_state]))?;
                 vec![(0, 2 * k + v, "query, key and value")]
             }
-            None => vec![(0, k, "query"), (1, k, "key"), (2, v, "value")],
+            Front::Joint => vec![(0, k, "query"), (1, k, "key"), (2, 2 * k + v, "query, key and value")],
+            Front::Apart => vec![(0, k, "query"), (1, k, "key"), (2, v, "value")],
         };
         wanted.extend([(o.g, self.v_heads, "decay"), (o.g + 1, self.v_heads, "beta")]);
         if self.norm.is_some() {
@@ -128,7 +140,8 @@ impl OpDef for DeltaNet {
                 return fail(format!("{what} rows of {} numbers, should be {width}", ins[i].width));
             }
         }
-        if ins[o.state].role != Role::Recurrent || ins[o.state].width != self.state_width() {
+        let is_state = ins[o.state].role == Role::Recurrent || ins[o.state].rows == Expr::S;
+        if !is_state || ins[o.state].width != self.state_width() {
             return fail(format!("a state of {} numbers, should be {}", ins[o.state].width, self.state_width()));
         }
         let mut outs = vec![Sig::slot(ins[0].rows.clone(), v)];
@@ -138,30 +151,29 @@ impl OpDef for DeltaNet {
 
     fn meaning(&self) -> Meaning {
         let o = self.operands();
-        if self.front.is_none() && self.norm.is_none() {
+        if self.front == Front::Apart && self.norm.is_none() {
             let op = self.clone();
             return Meaning::Direct(Box::new(move |c| naive(&op, c)));
         }
         let mut p = Parts::default();
         let mut ins: Vec<Part> = (0..3).map(Part::In).collect();
         let mut states = vec![];
-        if let Some(front) = &self.front {
-            let y = p.op(Conv { taps: front.taps }, &[Part::In(0), Part::In(1), Part::In(o.conv_state)]);
-            let Part::Out(n, _) = y else { unreachable!("op() gives an output") };
-            states.push(Part::Out(n, 1));
-            let y = p.op(Elementwise { tree: Tree::unary(Unary::Silu, Tree::In(0)) }, &[y]);
-            ins = self.columns().into_iter().map(|columns| p.op(columns, &[y])).collect();
-            let norm = L2Norm { eps: front.eps, dim: self.k_dim };
-            ins[..2].iter_mut().for_each(|x| *x = p.op(norm.clone(), &[*x]));
+        match &self.front {
+            Front::Apart => {}
+            Front::Joint => ins[2] = p.op(self.columns()[2].clone(), &[Part::In(2)]),
+            Front::Conv { taps, eps } => {
+                let conv = Conv { taps: *taps, heads: Some(self.heads(*eps)) };
+                let q = p.op(conv, &[Part::In(0), Part::In(1), Part::In(o.conv_state)]);
+                ins = (0..3).map(|i| q.sibling(i)).collect();
+                states.push(q.sibling(3));
+            }
         }
         ins.extend([o.g, o.g + 1, o.state].map(Part::In));
-        let mut y = p.op(DeltaNet { front: None, norm: None, ..self.clone() }, &ins);
-        let Part::Out(n, _) = y else { unreachable!("op() gives an output") };
-        states.push(Part::Out(n, 1));
+        let mut y = p.op(DeltaNet { front: Front::Apart, norm: None, ..self.clone() }, &ins);
+        states.push(y.sibling(1));
         if let Some(eps) = self.norm {
-            let norm = RmsNorm { eps, dim: self.v_dim, weight: true, residual: false };
-            y = p.op(norm, &[y, Part::In(o.norm)]);
-            y = p.op(Elementwise::mul(), &[y, Part::In(o.norm + 1)]);
+            let norm = RmsNorm { with: With::Gate, ..RmsNorm::weighted(eps, self.v_dim) };
+            y = p.op(norm, &[y, Part::In(o.norm), Part::In(o.norm + 1)]);
         }
         let outs: Vec<Part> = [y].into_iter().chain(states).collect();
         p.finish(&outs)
@@ -170,14 +182,18 @@ impl OpDef for DeltaNet {
     fn cost(&self, site: &Site) -> Cost {
         let o = self.operands();
         let states = site.ins[o.conv_state..].iter().fold(Expr::Const(0), |a, s| a + Expr::S * s.row_bytes());
-        let read = site.ins[..o.conv_state].iter().fold(states.clone(), |a, s| a + s.bytes());
+        let ins = site.ins[..o.conv_state].iter().enumerate().map(|(i, s)| match self.front {
+            Front::Joint if i == 2 => Expr::T * (4 * self.v_width()),
+            _ => s.bytes(),
+        });
+        let read = ins.fold(states.clone(), |a, bytes| a + bytes);
         // Decay, two products with the state and the update by one.
         let mut flops = 7 * self.state_width();
-        if let Some(front) = &self.front {
-            flops += (2 * front.taps + 8) * (2 * self.k_width() + self.v_width()) + 3 * 2 * self.k_width();
+        if let Front::Conv { taps, .. } = &self.front {
+            flops += (2 * taps + 8) * (2 * self.k_width() + self.v_width()) + 3 * 2 * self.k_width();
         }
         if self.norm.is_some() {
-            flops += 5 * self.v_width();
+            flops += 13 * self.v_width();
         }
         Cost::of(read, site.outs[0].bytes() + states, Expr::T * flops)
     }
@@ -209,7 +225,7 @@ impl OpDef for DeltaNet {
             for (k_heads, v_heads, k_dim, v_dim) in [(2, 4, 32, 32), (1, 1, 16, 24), (3, 6, 20, 9)] {
                 let heads = format!("{k_heads} and {v_heads} heads of {k_dim} and {v_dim}, {class}");
                 let scale = 1.0 / (k_dim as f32).sqrt();
-                let plain = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: None, norm: None };
+                let plain = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Apart, norm: None };
                 let (k, v) = (plain.k_width(), plain.v_width());
                 let state = Sig::recurrent(plain.state_width());
                 let ins = vec![x(k), x(k), x(v), x(v_heads), x(v_heads), state.clone()];
@@ -222,7 +238,8 @@ impl OpDef for DeltaNet {
                     case = case.costs(7 * 264 * 4 + 3 * 16384, 7 * 512 + 3 * 16384, 7 * 7 * 4096);
                 }
                 cases.push(case);
-                let fused = DeltaNet { front: Some(Front { taps: 4, eps: 1e-6 }), norm: Some(1e-6), ..plain.clone() };
+                let front = Front::Conv { taps: 4, eps: 1e-6 };
+                let fused = DeltaNet { front, norm: Some(1e-6), ..plain.clone() };
                 let filter = Sig::weight(2 * k + v, 4, DType::F32);
                 let row = Sig::weight(1, v_dim, DType::F32);
                 let conv_state = Sig::recurrent(3 * (2 * k + v));
@@ -234,8 +251,18 @@ impl OpDef for DeltaNet {
                     // Besides: 256 channels of 4 taps and 3 earlier rows, a norm weight of 32, a gate of 128.
                     let states = 3 * (16384 + 3 * 1024);
                     let read = 7 * (256 + 4 + 4 + 128) * 4 + 4096 + 128 + states;
-                    let per_token = 7 * 4096 + 16 * 256 + 6 * 64 + 5 * 128;
+                    let per_token = 7 * 4096 + 16 * 256 + 6 * 64 + 13 * 128;
                     case = case.costs(read, 7 * 512 + states, 7 * per_token);
+                }
+                cases.push(case);
+                let by_value = vec![x(k), x(k), x(2 * k + v), x(v_heads), x(v_heads), Sig::slot(Expr::S, state.width)];
+                let joint = DeltaNet { front: Front::Joint, ..plain.clone() };
+                let mut case =
+                    Case::new(format!("joint row, state by value, {heads}"), joint, by_value, b).within(3e-5);
+                case = case.between(1, -unit, unit).between(3, -2.0, 0.0).between(4, 0.0, 1.0);
+                if (class, k_heads) == ("few", 2) {
+                    // Only the values of the joint row are read.
+                    case = case.costs(7 * 264 * 4 + 3 * 16384, 7 * 512 + 3 * 16384, 7 * 7 * 4096);
                 }
                 cases.push(case);
                 let normed = DeltaNet { norm: Some(1e-6), ..plain };
@@ -251,15 +278,16 @@ impl OpDef for DeltaNet {
 /// The definition, token by token in f64.
 fn naive(op: &DeltaNet, c: &mut RefCall) {
     let [q, k, v, g, beta] = [0, 1, 2, 3, 4].map(|i| c.input(i).clone());
-    let state = c.state(5);
     let (kd, vd) = (op.k_dim, op.v_dim);
     let mut out = vec![0f32; v.data.len()];
-    for span in c.batch.seqs.clone() {
+    for (i, span) in c.batch.seqs.clone().iter().enumerate() {
         let slot = span.slot as usize;
-        let mut all: Vec<f64> = c.states[state].get(slot, 0, 0).iter().map(|&x| x as f64).collect();
-        if span.begins() {
-            all.fill(0.0);
-        }
+        let old = match &c.ins[5] {
+            RefValue::State(_) if span.begins() => vec![0.0; op.state_width()],
+            RefValue::State(state) => c.states[*state].get(slot, 0, 0),
+            RefValue::Tensor(states) => states.row(i).to_vec(),
+        };
+        let mut all: Vec<f64> = old.iter().map(|&x| x as f64).collect();
         for t in span.start as usize..(span.start + span.count) as usize {
             for (h, s) in all.chunks_exact_mut(kd * vd).enumerate() {
                 let kh = h % op.k_heads;
@@ -277,7 +305,10 @@ fn naive(op: &DeltaNet, c: &mut RefCall) {
             }
         }
         let all: Vec<f32> = all.into_iter().map(|x| x as f32).collect();
-        c.states[state].set(slot, 0, 0, &all);
+        match c.ins[5] {
+            RefValue::State(state) => c.states[state].set(slot, 0, 0, &all),
+            RefValue::Tensor(_) => c.output(1)[i * all.len()..(i + 1) * all.len()].copy_from_slice(&all),
+        }
     }
     c.output(0).copy_from_slice(&out);
 }

@@ -10,5 +10,5 @@ KERNEL {
     float s = 0;
     for (u32 i = lane_index(); i < VD; i += 32) s += OUT[at + i] * OUT[at + i];
     const float factor = 1.0f / sqrtf(warp_sum(s) / (float)VD + NORM_EPS);
-    for (u32 i = lane_index(); i < VD; i += 32) OUT[at + i] = OUT[at + i] * factor * NORM_WEIGHT[i] * GATE_IN[at + i];
+    for (u32 i = lane_index(); i < VD; i += 32) OUT[at + i] = OUT[at + i] * factor * NORM_WEIGHT[i] * silu(GATE_IN[at + i]);
 }

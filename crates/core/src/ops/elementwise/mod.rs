@@ -170,6 +170,11 @@ impl Elementwise {
         Elementwise { tree: Tree::product(Tree::unary(f, Tree::In(0)), Tree::In(1)) }
     }
 
+    /// `f(a)`.
+    pub fn unary(f: Unary) -> Self {
+        Elementwise { tree: Tree::unary(f, Tree::In(0)) }
+    }
+
     /// This is `a + b` of two inputs.
     pub fn is_add(&self) -> bool {
         *self == Self::add()

@@ -5,7 +5,15 @@ use crate::cuda::Unit;
 
 pub(super) fn lower(op: &GatherRows, site: &Site) -> Lowering {
     let mut unit = Unit::new(256);
-    unit.batch().read("X_IN", "float", Arg::In(0)).set("WIDTH", site.outs[0].width);
-    unit.write("OUT", "float", Arg::Out(0)).part(include_str!("kernel.cu"));
+    unit.batch();
+    let mut copies = String::new();
+    for (i, out) in site.outs.iter().enumerate() {
+        unit.read(&format!("IN{i}"), "float", Arg::In(i)).write(&format!("OUT{i}"), "float", Arg::Out(i));
+        let width = out.width;
+        copies += &format!(
+            "for (u32 i = threadIdx.x; i < {width}u; i += THREADS) OUT{i}[(size_t)row * {width}u + i] = IN{i}[from * {width}u + i];\n"
+        );
+    }
+    unit.part(&include_str!("kernel.cu").replace("ROW_COPIES", &copies));
     unit.lower("gather_rows/copy", Expr::S, op.cost(site))
 }

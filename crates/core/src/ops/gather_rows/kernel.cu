@@ -1,4 +1,4 @@
-// Rows whose logits are wanted, copied: one block a row.
+// Rows whose logits are wanted, of each value in turn, copied: one block a row.
 KERNEL {
     const Args A = ARGS;
     allow_next();
@@ -6,6 +6,6 @@ KERNEL {
     const Batch batch{BATCH};
     const u32 row = group_index();
     if (row >= batch.s()) return;
-    const float* from = X_IN + (size_t)batch.logit_row(row) * WIDTH;
-    for (u32 i = threadIdx.x; i < WIDTH; i += THREADS) OUT[(size_t)row * WIDTH + i] = from[i];
+    const size_t from = batch.logit_row(row);
+    ROW_COPIES
 }

@@ -1,4 +1,5 @@
-//! The rows whose logits are wanted. Inputs: `[T, width]`. Output: `[S, width]` (the last row of each sequence).
+//! The rows whose logits are wanted, of one value or of several: all have the same index. Inputs: `[T, width]` each.
+//! Outputs: `[S, width]` for each input (the last row of each sequence).
 
 use super::*;
 use crate::wgsl::Wgsl;
@@ -17,30 +18,35 @@ impl OpDef for GatherRows {
     }
 
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
-        want_inputs(Self::NAME, ins, 1)?;
-        Ok(vec![Sig::slot(Expr::S, ins[0].width)])
+        if ins.is_empty() {
+            want_inputs(Self::NAME, ins, 1)?;
+        }
+        Ok(ins.iter().map(|x| Sig::slot(Expr::S, x.width)).collect())
     }
 
     fn meaning(&self) -> Meaning {
         Meaning::Direct(Box::new(|c| {
-            let x = c.input(0).clone();
-            let rows: Vec<f32> = c.batch.logit_rows.iter().flat_map(|&r| x.row(r as usize).to_vec()).collect();
-            c.output(0).copy_from_slice(&rows);
+            for i in 0..c.ins.len() {
+                let x = c.input(i).clone();
+                let rows: Vec<f32> = c.batch.logit_rows.iter().flat_map(|&r| x.row(r as usize).to_vec()).collect();
+                c.output(i).copy_from_slice(&rows);
+            }
         }))
     }
 
     fn cost(&self, site: &Site) -> Cost {
-        Cost::of(site.outs[0].bytes(), site.outs[0].bytes(), Expr::Const(0))
+        let bytes = site.outs.iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+        Cost::of(bytes.clone(), bytes, Expr::Const(0))
     }
 
     fn cpu(&self, site: &Site) -> Lowering {
-        let width = site.outs[0].width;
+        let widths: Vec<usize> = site.outs.iter().map(|s| s.width).collect();
         Lowering::one(site, "gather_rows/copy", Expr::S, 1, self.cost(site), move |c, _| {
-            let x = c.f32s(0);
             while let Some(range) = c.items.take() {
-                for i in range {
+                for (i, (n, &width)) in range.flat_map(|i| widths.iter().enumerate().map(move |w| (i, w))) {
                     let r = c.batch.logit_rows[i] as usize;
-                    c.write(1, i * width..(i + 1) * width).copy_from_slice(&x[r * width..(r + 1) * width]);
+                    let row = &c.f32s(n)[r * width..(r + 1) * width];
+                    c.write(widths.len() + n, i * width..(i + 1) * width).copy_from_slice(row);
                 }
             }
         })
@@ -59,6 +65,10 @@ impl OpDef for GatherRows {
 
     fn cases() -> Vec<Case> {
         let b = (6, 3, 2);
-        vec![Case::new("last rows", GatherRows, vec![Sig::slot(Expr::T, 33)], b).costs(3 * 132, 3 * 132, 0).within(0.0)]
+        let x = |w| Sig::slot(Expr::T, w);
+        vec![
+            Case::new("last rows", GatherRows, vec![x(33)], b).costs(3 * 132, 3 * 132, 0).within(0.0),
+            Case::new("of two values", GatherRows, vec![x(33), x(8)], b).costs(3 * 164, 3 * 164, 0).within(0.0),
+        ]
     }
 }

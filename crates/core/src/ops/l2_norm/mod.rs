@@ -1,6 +1,10 @@
 //! `y = x / sqrt(Σx² + eps)` over groups of `dim` numbers. Input and output: `[rows, groups·dim]`. Sums in f32.
+//!
+//! With a `part`, the input is a wider row of which only these columns are read, in place.
 
 use super::*;
+use crate::ops::columns::Columns;
+use crate::reference::{Part, Parts};
 use crate::wgsl::{Wgsl, caps};
 
 mod cuda;
@@ -12,6 +16,8 @@ pub struct L2Norm {
     pub eps: f32,
     /// Numbers normalized together: a head's size.
     pub dim: usize,
+    /// Reads these columns of its input.
+    pub part: Option<Columns>,
 }
 
 impl L2Norm {
@@ -33,15 +39,22 @@ impl OpDef for L2Norm {
 
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
         want_inputs(Self::NAME, ins, 1)?;
-        if self.dim == 0 || !ins[0].width.is_multiple_of(self.dim) {
-            let why = format!("{} is no multiple of the group size {}", ins[0].width, self.dim);
+        let x = Columns::seen(&self.part, &ins[0], self.dim)?;
+        if self.dim == 0 || !x.width.is_multiple_of(self.dim) {
+            let why = format!("{} is no multiple of the group size {}", x.width, self.dim);
             return Err(ShapeError { op: Self::NAME, why });
         }
-        Ok(vec![Sig::slot(ins[0].rows.clone(), ins[0].width)])
+        Ok(vec![Sig::slot(x.rows, x.width)])
     }
 
     fn meaning(&self) -> Meaning {
-        let L2Norm { eps, dim } = *self;
+        if let Some(part) = &self.part {
+            let mut p = Parts::default();
+            let x = p.op(part.clone(), &[Part::In(0)]);
+            let y = p.op(L2Norm { part: None, ..self.clone() }, &[x]);
+            return p.finish(&[y]);
+        }
+        let L2Norm { eps, dim, .. } = *self;
         Meaning::Direct(Box::new(move |c| {
             let x = c.input(0).clone();
             for (out, x) in c.output(0).chunks_exact_mut(dim).zip(x.data.chunks_exact(dim)) {
@@ -53,19 +66,20 @@ impl OpDef for L2Norm {
     }
 
     fn cost(&self, site: &Site) -> Cost {
-        Cost::streams(site, site.outs[0].rows.clone() * (3 * site.outs[0].width))
+        let bytes = site.outs[0].bytes();
+        Cost::of(bytes.clone(), bytes, site.outs[0].rows.clone() * (3 * site.outs[0].width))
     }
 
     fn cpu(&self, site: &Site) -> Lowering {
-        let (op, width) = (self.clone(), site.outs[0].width);
+        let (op, width, stride) = (self.clone(), site.outs[0].width, site.ins[0].width);
         Lowering::one(site, "l2_norm/rows", site.outs[0].rows.clone(), 1, self.cost(site), move |c, _| {
             let x = c.f32s(0);
             while let Some(range) = c.items.take() {
                 for r in range {
-                    let at = r * width..(r + 1) * width;
-                    let out = c.write(1, at.clone());
-                    for (o, x) in out.chunks_exact_mut(op.dim).zip(x[at].chunks_exact(op.dim)) {
-                        op.group(c, x, o);
+                    let out = c.write(1, r * width..(r + 1) * width);
+                    for (g, out) in out.chunks_exact_mut(op.dim).enumerate() {
+                        let at = r * stride + Columns::place(&op.part, g * op.dim);
+                        op.group(c, &x[at..at + op.dim], out);
                     }
                 }
             }
@@ -91,11 +105,14 @@ impl OpDef for L2Norm {
 
     fn cases() -> Vec<Case> {
         let x = |w| Sig::slot(Expr::T, w);
-        let op = |dim| L2Norm { eps: 1e-6, dim };
+        let op = |dim| L2Norm { eps: 1e-6, dim, part: None };
+        let keys = Columns { group: 320, start: 64, len: 128 };
         let b = (5, 2, 5);
         vec![
             // 5 rows of 16 heads of 128.
             Case::new("heads", op(128), vec![x(2048)], b).costs(5 * 8192, 5 * 8192, 5 * 3 * 2048),
+            // The keys alone of rows of 320.
+            Case::new("columns", L2Norm { part: Some(keys), ..op(32) }, vec![x(320)], b).costs(2560, 2560, 5 * 3 * 128),
             Case::new("odd groups", op(33), vec![x(99)], b),
             Case::new("nearly zero", op(32), vec![x(64)], b).between(0, -1e-3, 1e-3),
         ]

@@ -3,6 +3,20 @@
 //! - up to 8 rows: one launch; every worker redoes the prologue (norm, rounding to int8) for itself, which costs less
 //!   than a join.
 //! - more rows: two launches, the prologue by rows into scratch slots, then the product by tiles.
+//!
+//! Reading two weights (gate and up), one row, one thread, 4.2 MB of Q4_1 in all; a single weight of that size: 126 µs.
+//! 1: tile by tile in turn, the epilogue after each pair: 174 to 221 µs. The integer kernel alone reads two weights in turn
+//! as fast as one (34 GB/s, `simd_bench … streams`), so the pauses for the epilogue must break the stream: 16 tiles of the
+//! one, 16 of the other and one epilogue for all were expected to bring it to that of a single weight and 205 epilogues,
+//! 140 µs. 2: that: 140 to 148 µs (Q4_K 225 → 144, Q6_K 283 → 141; an item's epilogue 0.125 → 0.052 µs); 4 tiles: 170.
+//! One weight: 4 tiles a run, rows of 4096 187 → 154 µs, rows of 1024 125 → 127 (16 tiles: 132).
+//! What brought nothing: asking for the next run's first 1 to 4 KB before the epilogue. In the kernel, for one token: asking
+//! for planes 1 to 4 KB ahead, also without keeping them or into the second-level cache only (−5 to −25 %), or for
+//! activations (their 5 KB for 4096 columns do not survive a tile's 37 KB in the first-level cache, and are 13 % more
+//! lines to fetch). Blocks of 2048 columns, so that they do: 17 GB/s instead of 27; a stream must not jump.
+//! (AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29; µs of `calibrate`'s chains.)
+
+use std::ops::Range;
 
 use super::*;
 use crate::formats::tile::TileLayout;
@@ -12,8 +26,12 @@ use crate::tensor::tile_layout;
 
 /// Rows of weights in a work item.
 const ROWS: usize = 16;
-/// Tokens between two epilogues: the products stay in the first-level cache.
+/// Tokens between two epilogues, times the tiles of a run: the products stay in the first-level cache.
 const TOKENS: usize = 64;
+/// Most tiles of an output between two epilogues, each product's one behind the other.
+const RUN: usize = 16;
+/// The same for an output of one product.
+const RUN_ALONE: usize = 4;
 
 /// How one product is computed.
 #[derive(Clone)]
@@ -33,6 +51,14 @@ struct Product {
     dtype: DType,
     rows: usize,
     row_bytes: usize,
+}
+
+/// What a worker multiplies, and its scratch.
+struct Work<'a> {
+    x: &'a [f32],
+    q8: &'a [u8],
+    acc: &'a mut [u8],
+    wide: &'a mut [u8],
 }
 
 struct Kernel {
@@ -198,8 +224,9 @@ impl Kernel {
             self.prologue(c, row, normed, &mut q8[row * q8_bytes..(row + 1) * q8_bytes]);
         }
         let x = if self.op.norm.is_some() { &*normed } else { c.f32s(0) };
+        let mut work = Work { x, q8, acc, wide };
         loop {
-            range.for_each(|item| self.item(c, item, n, x, q8, acc, wide));
+            self.items(c, range, n, &mut work);
             range = match c.items.take() {
                 Some(range) => range,
                 None => return,
@@ -213,12 +240,13 @@ impl Kernel {
         let q8 = c.bytes(q8_arg);
         let x = if self.op.norm.is_some() { c.f32s(q8_arg + 1) } else { c.f32s(0) };
         let [acc, wide] = scratch.split([self.acc_bytes(), self.wide_bytes()]);
+        let mut work = Work { x, q8, acc, wide };
         while let Some(range) = c.items.take() {
-            range.for_each(|item| self.item(c, item, n, x, q8, acc, wide));
+            self.items(c, range, n, &mut work);
         }
     }
 
-    /// Scratch for the products of one item.
+    /// Scratch for the products of one run.
     fn acc_bytes(&self) -> usize {
         let products = self.outputs.iter().map(|(used, ..)| used.len()).max().unwrap_or(0);
         products * TOKENS * ROWS * 4
@@ -230,24 +258,38 @@ impl Kernel {
         if wide { ROWS * self.k * 4 } else { 0 }
     }
 
-    /// One item: 16 rows of one output for all `n` rows of x.
-    #[allow(clippy::too_many_arguments)]
-    fn item(&self, c: &CpuCall, item: usize, n: usize, x: &[f32], q8: &[u8], acc: &mut [u8], wide: &mut [u8]) {
-        let o = self.outputs.iter().rposition(|(_, _, before)| *before <= item).unwrap_or(0);
-        let (used, width, before) = &self.outputs[o];
-        let tile = item - before;
-        let n_rows = (width - tile * ROWS).min(ROWS);
+    /// Items of a range: runs of tiles of one output, as even as they can be.
+    fn items(&self, c: &CpuCall, mut range: Range<usize>, n: usize, work: &mut Work) {
+        while !range.is_empty() {
+            let o = self.outputs.iter().rposition(|(_, _, before)| *before <= range.start).unwrap_or(0);
+            let (used, width, before) = &self.outputs[o];
+            let most = (TOKENS / n.max(1)).clamp(1, if used.len() > 1 { RUN } else { RUN_ALONE });
+            let left = range.end.min(before + width.div_ceil(ROWS)) - range.start;
+            let tiles = left.div_ceil(left.div_ceil(most));
+            self.run(c, o, range.start - before..range.start - before + tiles, n, work);
+            range.start += tiles;
+        }
+    }
+
+    /// Some tiles of output `o` for all `n` rows of x; more than one tile only where the products of all fit.
+    fn run(&self, c: &CpuCall, o: usize, tiles: Range<usize>, n: usize, work: &mut Work) {
+        let (used, width, _) = &self.outputs[o];
+        let Work { x, q8, acc, wide } = work;
         let acc: &mut [[f32; ROWS]] = bytemuck::cast_slice_mut(acc);
         for first in (0..n).step_by(TOKENS) {
             let tokens = (n - first).min(TOKENS);
             for (i, &p) in used.iter().enumerate() {
-                let out = &mut acc[i * TOKENS..i * TOKENS + tokens];
-                self.product(c, p, tile, n_rows, (first, tokens), x, q8, wide, out);
+                for (tile, out) in tiles.clone().zip(acc[i * TOKENS..].chunks_mut(tokens)) {
+                    let n_rows = (width - tile * ROWS).min(ROWS);
+                    self.product(c, p, tile, n_rows, (first, tokens), x, q8, wide, out);
+                }
             }
-            for t in (0..tokens).step_by(CHUNK / ROWS) {
-                let n = (tokens - t).min(CHUNK / ROWS);
-                let acc = |i: usize| acc[i * TOKENS + t..i * TOKENS + t + n].as_flattened();
-                self.epilogue(c, o, tile, first + t..first + t + n, &acc);
+            let slots = tiles.len() * tokens;
+            for at in (0..slots).step_by(CHUNK / ROWS) {
+                let slots = at..(at + CHUNK / ROWS).min(slots);
+                let acc = |i: usize| acc[i * TOKENS..][slots.clone()].as_flattened();
+                let place = |slot: usize| ((tiles.start + slot / tokens) * ROWS, first + slot % tokens);
+                self.epilogue(c, o, slots.clone().map(place), &acc);
             }
         }
     }
@@ -269,8 +311,7 @@ impl Kernel {
         let product = &self.products[p];
         let weight = c.bytes(self.op.first_weight() + p);
         debug_assert!(tile * ROWS + n_rows <= product.rows);
-        let stored =
-            |rows: std::ops::Range<usize>| &weight[rows.start * product.row_bytes..rows.end * product.row_bytes];
+        let stored = |rows: Range<usize>| &weight[rows.start * product.row_bytes..rows.end * product.row_bytes];
         let row0 = tile * ROWS;
         let (kind, rows, row_bytes): (FloatKind, &[u8], usize) = match &product.path {
             Path::Tile(layout) => {
@@ -300,30 +341,32 @@ impl Kernel {
         (c.simd.dot_rows)(&operands, out.as_flattened_mut(), ROWS);
     }
 
-    /// The tree of output `o` for 16 columns and some rows, all at once: `acc(i)` are the rows of product `i` of it.
+    /// The tree of output `o`, 16 columns at each of `places` (column, row), all at once: `acc(i)` are the values of
+    /// product `i` of it there.
     fn epilogue<'a>(
         &self,
         c: &CpuCall,
         o: usize,
-        tile: usize,
-        rows: std::ops::Range<usize>,
+        places: impl ExactSizeIterator<Item = (usize, usize)> + Clone,
         acc: &dyn Fn(usize) -> &'a [f32],
     ) {
         let tree = &self.op.outputs[o];
         let (used, width, _) = &self.outputs[o];
-        let column = tile * ROWS;
-        let n_rows = (width - column).min(ROWS);
+        let at = |(column, row): (usize, usize), rows: bool| {
+            let start = if rows { row * width + column } else { column };
+            start..start + (width - column).min(ROWS)
+        };
         let mut made = [0f32; CHUNK];
-        let out = &mut made[..rows.len() * ROWS];
+        let out = &mut made[..places.len() * ROWS];
         let mut leaf = |l: usize, out: &mut [f32]| {
             if let Some(i) = used.iter().position(|&p| p == l) {
                 return out.copy_from_slice(acc(i));
             }
             let i = l - self.op.products;
             let operand = c.f32s(self.op.first_operand() + i);
-            for (row, out) in rows.clone().zip(out.chunks_exact_mut(ROWS)) {
-                let at = if self.operand_is_row[i] { column } else { row * width + column };
-                out[..n_rows].copy_from_slice(&operand[at..at + n_rows]);
+            for (place, out) in places.clone().zip(out.chunks_exact_mut(ROWS)) {
+                let from = &operand[at(place, !self.operand_is_row[i])];
+                out[..from.len()].copy_from_slice(from);
             }
         };
         let values = match tree {
@@ -333,9 +376,9 @@ impl Kernel {
                 &*out
             }
         };
-        for (row, values) in rows.clone().zip(values.chunks_exact(ROWS)) {
-            let at = row * width + column;
-            c.write(self.ins + o, at..at + n_rows).copy_from_slice(&values[..n_rows]);
+        for (place, values) in places.zip(values.chunks_exact(ROWS)) {
+            let to = c.write(self.ins + o, at(place, true));
+            to.copy_from_slice(&values[..to.len()]);
         }
     }
 }

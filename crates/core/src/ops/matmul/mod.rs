@@ -106,7 +106,7 @@ impl OpDef for Matmul {
         let mut p = Parts::default();
         let mut x = Part::In(0);
         if let Some(eps) = self.norm {
-            x = p.op(RmsNorm { eps, dim: WHOLE_ROW, weight: true, residual: false }, &[x, Part::In(1)]);
+            x = p.op(RmsNorm::weighted(eps, WHOLE_ROW), &[x, Part::In(1)]);
         }
         let w0 = self.first_weight();
         let products: Vec<Part> = (0..self.products).map(|i| p.op(Matmul::plain(), &[x, Part::In(w0 + i)])).collect();

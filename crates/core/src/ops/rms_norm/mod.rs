@@ -1,10 +1,13 @@
-//! `y = x / sqrt(mean(x²) + eps)` over groups of `dim` numbers, then optionally `· w` and `+ residual`. Sums in f32.
+//! `y = x / sqrt(mean(x²) + eps)` over groups of `dim` numbers, then optionally `· w`, and what [`With`] says of another
+//! value. Sums in f32.
 //!
-//! Inputs: `x [rows, groups·dim]`, then the weight `[1, dim]` if `weight`, then the residual (like x) if `residual`.
+//! Inputs: `x [rows, groups·dim]` (with a `part`, a wider row of which only these columns are read, in place), then the
+//! weight `[1, dim]` if `weight`, then the other value (like x). Outputs: y; with a sum, the sum and then y.
 
 use super::*;
 use crate::formats::DType;
-use crate::ops::elementwise::Elementwise;
+use crate::ops::columns::Columns;
+use crate::ops::elementwise::{Elementwise, Unary};
 use crate::reference::{Part, Parts};
 use crate::wgsl::{Wgsl, caps};
 
@@ -19,14 +22,44 @@ pub struct RmsNorm {
     pub dim: usize,
     /// Multiply by a weight.
     pub weight: bool,
-    /// Add another value afterwards.
-    pub residual: bool,
+    /// What is done with another value.
+    pub with: With,
+    /// Reads these columns of its input.
+    pub part: Option<Columns>,
+}
+
+/// What a norm does with another value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum With {
+    /// There is none.
+    Nothing,
+    /// Adds it to the normed rows.
+    Residual,
+    /// Multiplies the normed rows by its SiLU.
+    Gate,
+    /// Adds it before: the sum is normed, and is an output too.
+    Sum,
 }
 
 /// A group size that stands for the whole row, whatever its width.
 pub const WHOLE_ROW: usize = usize::MAX;
 
 impl RmsNorm {
+    /// The norm alone.
+    pub fn plain(eps: f32, dim: usize) -> RmsNorm {
+        RmsNorm { eps, dim, weight: false, with: With::Nothing, part: None }
+    }
+
+    /// The norm, times a weight.
+    pub fn weighted(eps: f32, dim: usize) -> RmsNorm {
+        RmsNorm { weight: true, ..RmsNorm::plain(eps, dim) }
+    }
+
+    /// This is a norm and its weight, on whole rows or on columns of them, and nothing else.
+    pub fn is_weighted(&self) -> bool {
+        self.weight && self.with == With::Nothing
+    }
+
     /// Numbers normalized together in rows of `width`.
     pub fn group(&self, width: usize) -> usize {
         if self.dim == WHOLE_ROW { width } else { self.dim }
@@ -41,31 +74,48 @@ impl OpDef for RmsNorm {
     }
 
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
-        want_inputs(Self::NAME, ins, 1 + self.weight as usize + self.residual as usize)?;
+        let has_other = self.with != With::Nothing;
+        want_inputs(Self::NAME, ins, 1 + self.weight as usize + has_other as usize)?;
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
-        let dim = self.group(ins[0].width);
-        if dim == 0 || !ins[0].width.is_multiple_of(dim) {
-            return fail(format!("{} is no multiple of the group size {dim}", ins[0].width));
+        let width = self.part.as_ref().map_or(ins[0].width, |p| ins[0].width / p.group.max(1) * p.len);
+        let dim = self.group(width);
+        let x = Columns::seen(&self.part, &ins[0], dim)?;
+        if dim == 0 || !x.width.is_multiple_of(dim) {
+            return fail(format!("{} is no multiple of the group size {dim}", x.width));
         }
         if self.weight && ins[1].width != dim {
             return fail(format!("the weight has {} numbers, a group {dim}", ins[1].width));
         }
-        if self.residual && ins[ins.len() - 1].width != ins[0].width {
-            return fail("the residual has another width".into());
+        if has_other && (ins[ins.len() - 1].width != x.width || ins[ins.len() - 1].rows != x.rows) {
+            return fail("the other value has another shape".into());
         }
-        Ok(vec![Sig::slot(ins[0].rows.clone(), ins[0].width)])
+        let out = Sig::slot(x.rows, x.width);
+        Ok(vec![out; if self.with == With::Sum { 2 } else { 1 }])
     }
 
     fn meaning(&self) -> Meaning {
         let RmsNorm { eps, dim, .. } = *self;
-        if self.weight || self.residual {
+        if *self != RmsNorm::plain(eps, dim) {
             let mut p = Parts::default();
-            let mut y = p.op(RmsNorm { eps, dim, weight: false, residual: false }, &[Part::In(0)]);
+            let (mut x, other) = (Part::In(0), Part::In(1 + self.weight as usize));
+            if let Some(part) = &self.part {
+                x = p.op(part.clone(), &[x]);
+            }
+            if self.with == With::Sum {
+                x = p.op(Elementwise::add(), &[x, other]);
+            }
+            let mut y = p.op(RmsNorm::plain(eps, dim), &[x]);
             if self.weight {
                 y = p.op(Elementwise::mul(), &[y, Part::In(1)]);
             }
-            if self.residual {
-                y = p.op(Elementwise::add(), &[y, Part::In(1 + self.weight as usize)]);
+            match self.with {
+                With::Nothing => {}
+                With::Residual => y = p.op(Elementwise::add(), &[y, other]),
+                With::Gate => {
+                    let gate = p.op(Elementwise::unary(Unary::Silu), &[other]);
+                    y = p.op(Elementwise::mul(), &[y, gate]);
+                }
+                With::Sum => return p.finish(&[x, y]),
             }
             return p.finish(&[y]);
         }
@@ -81,35 +131,61 @@ impl OpDef for RmsNorm {
     }
 
     fn cost(&self, site: &Site) -> Cost {
-        let per = 3 + self.weight as usize + self.residual as usize;
-        Cost::streams(site, site.outs[0].rows.clone() * site.outs[0].width * per)
+        let other = match self.with {
+            With::Nothing => 0,
+            With::Residual | With::Sum => 1,
+            With::Gate => 9,
+        };
+        let mut cost =
+            Cost::streams(site, site.outs[0].rows.clone() * site.outs[0].width * (3 + self.weight as usize + other));
+        if self.part.is_some() {
+            cost.read = site.ins[1..].iter().fold(site.outs[0].bytes(), |a, s| a + s.bytes());
+        }
+        cost
     }
 
     fn cpu(&self, site: &Site) -> Lowering {
         if site.ins.iter().any(|s| s.dtype != DType::F32) {
             return Lowering::Gap("norm weights that are not f32 have no CPU kernel");
         }
-        let (op, width) = (self.clone(), site.outs[0].width);
+        let (op, width, stride) = (self.clone(), site.outs[0].width, site.ins[0].width);
         let dim = self.group(width);
-        let kernel = match (self.weight, self.residual) {
-            (_, true) => "rms_norm/residual",
-            (true, _) => "rms_norm/weight",
-            _ => "rms_norm/plain",
+        let kernel = match (self.weight, self.with) {
+            (_, With::Residual) => "rms_norm/residual",
+            (_, With::Gate) => "rms_norm/gate",
+            (_, With::Sum) => "rms_norm/sum",
+            (true, With::Nothing) => "rms_norm/weight",
+            (false, With::Nothing) => "rms_norm/plain",
         };
-        Lowering::one(site, kernel, site.outs[0].rows.clone(), 1, self.cost(site), move |c, _| {
+        Lowering::one(site, kernel, site.outs[0].rows.clone(), 1, self.cost(site), move |c, scratch| {
             let x = c.f32s(0);
             let weight = op.weight.then(|| c.f32s(1));
-            let residual = op.residual.then(|| c.f32s(1 + op.weight as usize));
+            let other = if op.with == With::Nothing { &[] } else { c.f32s(1 + op.weight as usize) };
             let out_arg = c.args.len() - 1;
             while let Some(range) = c.items.take() {
                 for r in range {
                     let at = r * width..(r + 1) * width;
                     let out = c.write(out_arg, at.clone());
-                    for (o, x) in out.chunks_exact_mut(dim).zip(x[at.clone()].chunks_exact(dim)) {
-                        (c.simd.rms_norm)(x, weight, op.eps, o);
+                    let (mut row, part) = (&x[r * stride..(r + 1) * stride], &op.part);
+                    if op.with == With::Sum {
+                        let sum = c.write(out_arg - 1, at.clone());
+                        let pairs = row.iter().zip(&other[at.clone()]);
+                        sum.iter_mut().zip(pairs).for_each(|(s, (a, b))| *s = a + b);
+                        row = sum;
                     }
-                    if let Some(residual) = residual {
-                        out.iter_mut().zip(&residual[at]).for_each(|(o, r)| *o += *r);
+                    for (g, out) in out.chunks_exact_mut(dim).enumerate() {
+                        let from = Columns::place(part, g * dim);
+                        (c.simd.rms_norm)(&row[from..from + dim], weight, op.eps, out);
+                    }
+                    match op.with {
+                        With::Nothing | With::Sum => {}
+                        With::Residual => out.iter_mut().zip(&other[at]).for_each(|(o, r)| *o += *r),
+                        With::Gate => {
+                            let [gate] = scratch.split_f32([width]);
+                            gate.copy_from_slice(&other[at]);
+                            (c.simd.silu)(gate);
+                            out.iter_mut().zip(gate).for_each(|(o, g)| *o *= *g);
+                        }
                     }
                 }
             }
@@ -148,13 +224,39 @@ impl OpDef for RmsNorm {
     fn cases() -> Vec<Case> {
         let x = |w| Sig::slot(Expr::T, w);
         let w = |w| Sig::weight(1, w, DType::F32);
-        let op = |dim, weight, residual| RmsNorm { eps: 1e-5, dim, weight, residual };
+        let op = |dim, weight, residual: bool| {
+            let with = if residual { With::Residual } else { With::Nothing };
+            RmsNorm { weight, with, ..RmsNorm::plain(1e-5, dim) }
+        };
+        let with = |dim, with| RmsNorm { with, ..op(dim, true, false) };
+        let queries = RmsNorm { part: Some(Columns { group: 128, start: 0, len: 64 }), ..op(64, true, false) };
         let b = (5, 1, 5);
         vec![
             Case::new("plain", op(WHOLE_ROW, false, false), vec![x(4096)], (1, 1, 1)).costs(16384, 16384, 3 * 4096),
             Case::new("odd width", op(33, false, false), vec![x(33)], b),
             Case::new("weight", op(576, true, false), vec![x(576), w(576)], b).costs(6 * 2304, 5 * 2304, 4 * 5 * 576),
             Case::new("per head", op(64, true, false), vec![x(576), w(64)], b),
+            // 4 of every 8 heads of 64.
+            Case::new("columns", queries, vec![x(512), w(64)], b).costs(5 * 1024 + 256, 5 * 1024, 4 * 5 * 256),
+            // A gate for 4 heads of 64 with one weight: a SiLU and a product besides.
+            Case::new("gate", with(64, With::Gate), vec![x(256), w(64), x(256)], b).costs(
+                10 * 1024 + 256,
+                5 * 1024,
+                13 * 5 * 256,
+            ),
+            // Both values are read, their sum and its norm written.
+            Case::new("sum", with(WHOLE_ROW, With::Sum), vec![x(640), w(640), x(640)], b).costs(
+                11 * 2560,
+                10 * 2560,
+                5 * 5 * 640,
+            ),
+            Case::new(
+                "sum, odd width, no weight",
+                RmsNorm { with: With::Sum, ..op(33, false, false) },
+                vec![x(33), x(33)],
+                b,
+            ),
+            Case::new("gate alone", RmsNorm { with: With::Gate, ..op(40, false, false) }, vec![x(40), x(40)], b),
             Case::new("weight and residual", op(640, true, true), vec![x(640), w(640), x(640)], b),
             Case::new("residual alone", op(40, false, true), vec![x(40), x(40)], b),
         ]

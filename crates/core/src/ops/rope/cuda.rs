@@ -9,6 +9,7 @@ pub(super) fn lower(op: &Rope, site: &Site) -> Lowering {
     }
     let mut unit = Unit::new(128);
     unit.batch().read("X_IN", "float", Arg::In(0)).set("HEADS", op.heads).set("DIM", op.dim);
+    unit.part_of(&op.part, site.ins[0].width);
     set_rope(&mut unit, "", Some(op), Some(Arg::In(1)));
     unit.write("OUT", "float", Arg::Out(0)).part(HEADS).part(include_str!("kernel.cu"));
     let kernel = if op.norm.is_some() { "rope/norm" } else { "rope/plain" };

@@ -8,6 +8,7 @@ KERNEL {
     const u32 item = group_index() * WARPS + warp_index();
     if (item >= batch.t() * HEADS) return;
     float* head = heads[warp_index()];
-    rotate_head<DIM, PAIRS, NEOX>(batch, TABLE, item / HEADS, X_IN + (size_t)item * DIM, NORM_WEIGHT, NORM_EPS, head);
+    const float* x = X_IN + (size_t)(item / HEADS) * X_STRIDE + X_PLACE(item % HEADS * DIM);
+    rotate_head<DIM, PAIRS, NEOX>(batch, TABLE, item / HEADS, x, NORM_WEIGHT, NORM_EPS, head);
     for (u32 i = lane_index(); i < DIM; i += 32) OUT[(size_t)item * DIM + i] = head[i];
 }

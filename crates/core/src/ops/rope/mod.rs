@@ -2,10 +2,12 @@
 //!
 //! A pair `(a, b)` of a head becomes `(a cos - b sin, a sin + b cos)` with the angle of its position and pair.
 //! Pairs are `(2i, 2i+1)`, or `(i, i + pairs)` ("neox" order). Numbers beyond `2·pairs` of a head stay.
-//! Inputs: `x [T, heads·dim]`, then the norm's weight `[1, dim]` if there is a norm. Source: RoFormer, eq. 34.
+//! Inputs: `x [T, heads·dim]` (with a `part`, a wider row of which only these columns are read, in place), then the
+//! norm's weight `[1, dim]` if there is a norm. Source: RoFormer, eq. 34.
 
 use super::*;
 use crate::formats::DType;
+use crate::ops::columns::Columns;
 use crate::ops::rms_norm::RmsNorm;
 use crate::reference::{Part, Parts};
 
@@ -27,6 +29,8 @@ pub struct Rope {
     pub table: usize,
     /// Norm each head first, with this epsilon and a weight.
     pub norm: Option<f32>,
+    /// Reads these columns of its input.
+    pub part: Option<Columns>,
 }
 
 impl Rope {
@@ -65,22 +69,27 @@ impl OpDef for Rope {
 
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
         want_inputs(Self::NAME, ins, 1 + self.norm.is_some() as usize)?;
-        if ins[0].width != self.heads * self.dim || 2 * self.pairs > self.dim {
-            let why = format!("{} heads of {} do not make a width of {}", self.heads, self.dim, ins[0].width);
+        let x = Columns::seen(&self.part, &ins[0], self.dim)?;
+        if x.width != self.heads * self.dim || 2 * self.pairs > self.dim {
+            let why = format!("{} heads of {} do not make a width of {}", self.heads, self.dim, x.width);
             return Err(ShapeError { op: Self::NAME, why });
         }
         if self.norm.is_some() && ins[1].width != self.dim {
             return Err(ShapeError { op: Self::NAME, why: format!("norm weight of {}", ins[1].width) });
         }
-        Ok(vec![Sig::slot(ins[0].rows.clone(), ins[0].width)])
+        Ok(vec![Sig::slot(x.rows, x.width)])
     }
 
     fn meaning(&self) -> Meaning {
-        if let Some(eps) = self.norm {
-            let mut p = Parts::default();
-            let norm = RmsNorm { eps, dim: self.dim, weight: true, residual: false };
-            let x = p.op(norm, &[Part::In(0), Part::In(1)]);
-            let y = p.op(Rope { norm: None, ..self.clone() }, &[x]);
+        if self.norm.is_some() || self.part.is_some() {
+            let (mut p, mut x) = (Parts::default(), Part::In(0));
+            if let Some(part) = &self.part {
+                x = p.op(part.clone(), &[x]);
+            }
+            if let Some(eps) = self.norm {
+                x = p.op(RmsNorm::weighted(eps, self.dim), &[x, Part::In(1)]);
+            }
+            let y = p.op(Rope { norm: None, part: None, ..self.clone() }, &[x]);
             return p.finish(&[y]);
         }
         let op = self.clone();
@@ -97,23 +106,24 @@ impl OpDef for Rope {
 
     fn cost(&self, site: &Site) -> Cost {
         let norm = if self.norm.is_some() { 4 * self.dim } else { 0 };
-        let mut cost = Cost::streams(site, Expr::T * (self.heads * (6 * self.pairs + norm)));
-        cost.read = cost.read + Expr::T * (self.pairs * 8);
-        cost
+        let weight = site.ins[1..].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+        let x = site.outs[0].bytes();
+        let flops = Expr::T * (self.heads * (6 * self.pairs + norm));
+        Cost::of(x.clone() + weight + Expr::T * (self.pairs * 8), x, flops)
     }
 
     fn cpu(&self, site: &Site) -> Lowering {
-        let (op, width) = (self.clone(), self.heads * self.dim);
+        let (op, width, stride) = (self.clone(), self.heads * self.dim, site.ins[0].width);
         let kernel = if self.norm.is_some() { "rope/norm" } else { "rope/plain" };
         Lowering::one(site, kernel, Expr::T, 1, self.cost(site), move |c, _| {
             let x = c.f32s(0);
             let weight = op.norm.map(|_| c.f32s(1));
             while let Some(range) = c.items.take() {
                 for r in range {
-                    let at = r * width..(r + 1) * width;
-                    let out = c.write(c.args.len() - 1, at.clone());
-                    for (o, x) in out.chunks_exact_mut(op.dim).zip(x[at].chunks_exact(op.dim)) {
-                        op.head(c, r, weight, x, o);
+                    let out = c.write(c.args.len() - 1, r * width..(r + 1) * width);
+                    for (h, out) in out.chunks_exact_mut(op.dim).enumerate() {
+                        let at = r * stride + Columns::place(&op.part, h * op.dim);
+                        op.head(c, r, weight, &x[at..at + op.dim], out);
                     }
                 }
             }
@@ -130,7 +140,9 @@ impl OpDef for Rope {
 
     fn cases() -> Vec<Case> {
         let x = |w| Sig::slot(Expr::T, w);
-        let op = |heads, dim, pairs, neox, norm| Rope { heads, dim, pairs, neox, table: 0, norm };
+        let op = |heads, dim, pairs, neox, norm| Rope { heads, dim, pairs, neox, table: 0, norm, part: None };
+        let queries = Columns { group: 128, start: 0, len: 64 };
+        let half = |norm| Rope { part: Some(queries.clone()), ..op(4, 64, 32, true, norm) };
         let b = (5, 1, 9);
         vec![
             Case::new("interleaved pairs", op(9, 64, 32, false, None), vec![x(576)], b).costs(
@@ -140,6 +152,9 @@ impl OpDef for Rope {
             ),
             Case::new("neox pairs", op(2, 64, 32, true, None), vec![x(128)], b),
             Case::new("part of a head", op(2, 64, 32 / 2, true, None), vec![x(128)], b),
+            // 4 of every 8 heads of 64.
+            Case::new("columns", half(None), vec![x(512)], b).costs(5 * (1024 + 256), 5 * 1024, 5 * 4 * 192),
+            Case::new("columns, normed", half(Some(1e-6)), vec![x(512), Sig::weight(1, 64, DType::F32)], b),
             Case::new("after a norm", op(4, 64, 32, true, Some(1e-6)), vec![x(256), Sig::weight(1, 64, DType::F32)], b),
         ]
     }

@@ -1,0 +1,101 @@
+//! Rules about what moves numbers and computes none.
+
+use super::find::{make, only_reader};
+use crate::fuse::{Rewrite, Setting};
+use crate::graph::Graph;
+use crate::ops::Op;
+use crate::ops::columns::Columns;
+use crate::ops::delta_net::{DeltaNet, Front};
+use crate::ops::elementwise::{Elementwise, Tree};
+use crate::ops::embed::Embed;
+use crate::ops::gather_rows::GatherRows;
+use crate::ops::l2_norm::L2Norm;
+use crate::ops::rms_norm::{RmsNorm, With};
+use crate::ops::rope::Rope;
+
+pub fn empty_nodes(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+    // A chain of them goes from its end.
+    let mut node = at;
+    loop {
+        let n = &g.nodes[node];
+        if !g.moves_nothing(n) {
+            return None;
+        }
+        let (states, values): (Vec<_>, Vec<_>) = n.outs.iter().copied().partition(|&v| g.values[v].sig.is_state());
+        if values.iter().any(|v| g.outputs.contains(v)) {
+            return None;
+        }
+        match values.iter().flat_map(|&v| g.consumers(v)).next() {
+            Some(reader) => node = reader,
+            None => {
+                // A state that nothing is written to is the version before.
+                let was = n.ins.iter().copied().filter(|&v| g.values[v].sig.is_state());
+                return Some(Rewrite::Drop { remove: vec![node], same: states.into_iter().zip(was).collect() });
+            }
+        }
+    }
+}
+
+pub fn embedding_scale(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+    let node = &g.nodes[at];
+    let Op::Embed(embed) = &node.op else { return None };
+    let (i, scale) = only_reader(g, node)?;
+    let Op::Elementwise(Elementwise { tree: Tree::Binary(_, a, b) }) = &scale.op else { return None };
+    let (Tree::In(0), Tree::Const(c)) = (&**a, &**b) else { return None };
+    (scale.op == Elementwise::scale(*c).into())
+        .then(|| make(g, vec![at, i], Embed { scale: embed.scale * c }, node.ins.clone(), scale.outs.clone()))?
+}
+
+pub fn columns_in_place(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+    let node = &g.nodes[at];
+    let Op::Columns(columns) = &node.op else { return None };
+    let (i, reader) = only_reader(g, node)?;
+    let (x, part) = (node.outs[0], Some(columns.clone()));
+    let (operand, op): (usize, Op) = match &reader.op {
+        Op::L2Norm(norm @ L2Norm { part: None, .. }) if runs(columns, norm.dim) => {
+            (0, L2Norm { part, ..norm.clone() }.into())
+        }
+        Op::RmsNorm(norm @ RmsNorm { part: None, .. })
+            if norm.with != With::Sum && runs(columns, norm.group(g.values[x].sig.width)) =>
+        {
+            (0, RmsNorm { part, ..norm.clone() }.into())
+        }
+        Op::Rope(rope @ Rope { part: None, .. }) if runs(columns, rope.dim) => {
+            (0, Rope { part, ..rope.clone() }.into())
+        }
+        Op::DeltaNet(delta @ DeltaNet { front: Front::Apart, .. }) if *columns == delta.columns()[2] => {
+            (2, DeltaNet { front: Front::Joint, ..delta.clone() }.into())
+        }
+        _ => return None,
+    };
+    let mut ins = reader.ins.clone();
+    if ins.iter().filter(|&&v| v == x).count() != 1 || ins[operand] != x {
+        return None;
+    }
+    ins[operand] = node.ins[0];
+    make(g, vec![at, i], op, ins, reader.outs.clone())
+}
+
+/// Runs of `dim` numbers stay adjacent in these columns.
+fn runs(columns: &Columns, dim: usize) -> bool {
+    dim > 0 && columns.len.is_multiple_of(dim)
+}
+
+pub fn one_index_gathers(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+    let is_gather = |i: usize| matches!(g.nodes[i].op, Op::GatherRows(_));
+    let other = (at + 1..g.nodes.len()).find(|&i| is_gather(at) && is_gather(i))?;
+    let (a, b) = (&g.nodes[at], &g.nodes[other]);
+    make(g, vec![at, other], GatherRows, [&a.ins[..], &b.ins].concat(), [&a.outs[..], &b.outs].concat())
+}
+
+pub fn output_gathers(g: &Graph, setting: &Setting, at: usize) -> Option<Rewrite> {
+    let is_gather = |&i: &usize| matches!(g.nodes[i].op, Op::GatherRows(_));
+    if !setting.one_each || !is_gather(&at) {
+        return None;
+    }
+    // All at once: what one gives and what another gives meet in a sum.
+    let remove: Vec<usize> = (0..g.nodes.len()).filter(is_gather).collect();
+    let pairs = |&i: &usize| g.nodes[i].outs.iter().copied().zip(g.nodes[i].ins.iter().copied());
+    let same = remove.iter().flat_map(pairs).collect();
+    Some(Rewrite::Drop { remove, same })
+}

@@ -1,0 +1,81 @@
+//! Layers as another engine lists them: states are read as rows and written back, a window is put together, norms read
+//! parts of a joint row, and ops on values without rows stand in between.
+
+use onetrip_core::expr::Expr;
+use onetrip_core::formats::DType;
+use onetrip_core::graph::{Graph, Source, ValueId};
+use onetrip_core::ops::conv::Conv;
+use onetrip_core::ops::copy::Copy;
+use onetrip_core::ops::delta_net::{DeltaNet, Front};
+use onetrip_core::ops::elementwise::{Elementwise, Unary};
+use onetrip_core::ops::l2_norm::L2Norm;
+use onetrip_core::ops::state_read::StateRead;
+use onetrip_core::ops::state_write::StateWrite;
+use onetrip_core::ops::window::Window;
+use onetrip_core::selftest::Rng;
+use onetrip_core::tensor::Sig;
+
+use super::{Shape, Writer};
+
+/// One step of a model with a delta net and an attention, as a listing of another engine has it: 39 nodes of a layer, 26
+/// of the other, and 7 of the ends.
+pub fn two_layers() -> Graph {
+    let mut rng = Rng::new(1);
+    let mut w = Writer::new(&mut rng, DType::F16, false);
+    let table = w.weight(29, 64);
+    let x = w.push(onetrip_core::ops::embed::Embed { scale: 1.0 }, &[table]);
+    let shape = Shape { listed: true, gated: true, head_norm: true, ..Shape::plain(2) };
+    let x = w.layers(x, &shape, &[true, false]);
+    w.finish(x);
+    w.g
+}
+
+impl Writer<'_> {
+    /// A state's rows of sequences that go on unchanged: there are none, and yet there are three ops on them. Gives the
+    /// state's next version.
+    fn nothing_of(&mut self, state: ValueId) -> ValueId {
+        let width = self.width(state);
+        self.weights.push(Sig::slot(Expr::Const(0), width));
+        let none = self.g.source("no rows", Sig::slot(Expr::Const(0), width), Source::Weight(self.weights.len() - 1));
+        self.push(Elementwise::scale(0.0), &[none]);
+        let none = self.push(StateRead { rows: Expr::Const(0) }, &[state]);
+        self.push(StateWrite { window: None }, &[none, state])
+    }
+
+    /// The mask of all attentions, cast.
+    pub(super) fn mask(&mut self) -> ValueId {
+        let mask = Sig::slot(Expr::T, 8);
+        self.weights.push(mask.clone());
+        let mask = self.g.source("mask", mask, Source::Weight(self.weights.len() - 1));
+        self.push(Copy { dtype: DType::F32 }, &[mask])
+    }
+
+    /// From the normed rows to what goes into the output projection.
+    pub(super) fn listed_delta_net(&mut self, h: ValueId, delta: DeltaNet, taps: usize) -> ValueId {
+        let joint = 2 * delta.k_width() + delta.v_width();
+        let (conv_state, state) =
+            (self.state(Sig::recurrent((taps - 1) * joint)), self.state(Sig::recurrent(delta.state_width())));
+        let own = StateRead { rows: Expr::S };
+        let old = self.push(own.clone(), &[conv_state]);
+        let (conv_state, state) = match self.one_in(2) {
+            true => (conv_state, state),
+            false => (self.nothing_of(conv_state), self.nothing_of(state)),
+        };
+        let qkv = self.linear(h, joint, false);
+        let window = self.push(Window { rows: taps - 1 }, &[old, qkv]);
+        self.push(StateWrite { window: Some(taps - 1) }, &[window, conv_state]);
+        let old = self.push(own, &[state]);
+        let filter = self.weight(joint, taps);
+        let y = self.push(Conv { taps, heads: None }, &[window, filter]);
+        let f = if self.one_in(8) { Unary::Tanh } else { Unary::Silu };
+        let y = self.push(Elementwise::unary(f), &[y]);
+        let [q, k, _] = delta.columns();
+        let [q, k] = [q, k].map(|part| self.push(L2Norm { eps: 1e-6, dim: delta.k_dim, part: Some(part) }, &[y]));
+        let (g, beta) = self.delta_gates(h, delta.v_heads);
+        let (width, v_dim) = (delta.v_width(), delta.v_dim);
+        let outs = self.push_all(DeltaNet { front: Front::Joint, ..delta }, &[q, k, y, g, beta, old]);
+        self.push(StateWrite { window: None }, &[outs[1], state]);
+        let o = self.norm(outs[0], v_dim);
+        self.gated_by_z(o, h, width)
+    }
+}
