@@ -21,7 +21,11 @@ pub fn split(name: &str) -> (&str, Option<&str>) {
 /// What plans for a device may use: that of this machine's, or the usual where there is none.
 pub fn target(name: &str) -> Result<Target, Fail> {
     match split(name) {
-        ("cuda", _) => Ok(Target::Cuda(CudaCaps::default())),
+        ("cuda", number) => {
+            let gpus = onetrip_cuda::driver::list(&switch::cuda_libraries()).unwrap_or_default();
+            let gpu = gpus.get(ordinal(number)?);
+            Ok(Target::Cuda(gpu.map_or(CudaCaps::default(), onetrip_cuda::driver::Properties::caps)))
+        }
         ("gpu", adapter) => {
             let matches =
                 |a: &onetrip_gpu::Adapter| adapter.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase()));
@@ -32,12 +36,38 @@ pub fn target(name: &str) -> Result<Target, Fail> {
     }
 }
 
+/// Number of an NVIDIA GPU: `cuda:1`.
+fn ordinal(number: Option<&str>) -> Result<usize, Fail> {
+    let parse = |n: &str| n.parse().map_err(|_| Fail::Input(format!("cuda:{n}: give the GPU's number, as in cuda:1")));
+    number.map_or(Ok(0), parse)
+}
+
+/// How kernels are launched, as the switch says it.
+fn cuda_launch(how: &str) -> Result<onetrip_cuda::Options, Fail> {
+    let mut options = onetrip_cuda::Options::default();
+    for word in how.split(',') {
+        match word {
+            "each" => options.commit = onetrip_cuda::Commit::Each,
+            "replay" => options.commit = onetrip_cuda::Commit::Replay,
+            "serial" => options.serial = true,
+            _ => return Err(Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: words are each, replay, serial"))),
+        }
+    }
+    Ok(options)
+}
+
 /// Opens a device; `threads` and `isa` are those of the CPU.
 pub fn open(name: &str, threads: usize, isa: Isa, commit: Commit) -> Result<Box<dyn Device>, Fail> {
     match split(name) {
-        ("cuda", _) => {
-            let what = "the device cuda is not in this build: `explain` and `count` plan for it; cpu and gpu run";
-            Err(Fail::Input(what.into()))
+        ("cuda", number) => {
+            let options = onetrip_cuda::Options {
+                ordinal: ordinal(number)?,
+                cache: switch::cache_dir(),
+                libraries: switch::cuda_libraries(),
+                ..switch::get("ONETRIP_CUDA_LAUNCH").map_or(Ok(Default::default()), |how| cuda_launch(&how))?
+            };
+            let device = onetrip_cuda::CudaDevice::open(options).map_err(|e| Fail::Input(e.to_string()))?;
+            Ok(Box::new(device))
         }
         ("gpu", adapter) => {
             let options = Options { name: adapter.map(str::to_string), commit, cache: switch::cache_dir() };

@@ -1,6 +1,9 @@
 //! `onetrip devices`: what there is to run on.
 
 use onetrip_core::plan::human;
+use onetrip_cuda::driver::{self, Properties};
+use onetrip_cuda::nvrtc::Compiler;
+use onetrip_engine::switch;
 use onetrip_gpu::{Adapter, OpenError};
 use serde_json::{Value, json};
 
@@ -8,9 +11,23 @@ use crate::fail::Fail;
 use crate::output::Out;
 use crate::{load, machine};
 
-/// What this build does not have, and why.
-const ABSENT: [(&str, &str); 1] =
-    [("cuda", "not in this build: NVIDIA GPUs run as gpu where they have a Vulkan driver")];
+/// NVIDIA GPUs, or why there is none that can be used.
+fn cuda() -> Result<(Vec<Properties>, String), String> {
+    let folders = switch::cuda_libraries();
+    let gpus = driver::list(&folders).map_err(|e| e.to_string())?;
+    let sm = gpus.first().map_or(0, |gpu| gpu.sm);
+    let compiler = Compiler::new(sm, None, &folders).map_err(|e| e.to_string())?;
+    let (major, minor) = compiler.version;
+    Ok((gpus, format!("NVRTC {major}.{minor} compiles for {}", compiler.arch)))
+}
+
+fn cuda_json(p: &Properties, compiler: &str) -> Value {
+    json!({
+        "name": format!("cuda:{}", p.ordinal), "available": true, "gpu": p.name, "compute_capability": p.sm,
+        "multiprocessors": p.sms, "memory_bytes": p.memory, "l2_bytes": p.l2, "shared_bytes": p.shared,
+        "driver": p.driver, "compiler": compiler,
+    })
+}
 
 fn gpu_json(a: &Adapter) -> Value {
     let missing: Vec<_> = a.missing.iter().map(|(what, then)| json!({ "feature": what, "means": then })).collect();
@@ -32,7 +49,10 @@ pub fn main(out: &Out) -> Result<(), Fail> {
         if gpus.is_empty() {
             all.push(json!({ "name": "gpu", "available": false, "reason": OpenError::None.to_string() }));
         }
-        all.extend(ABSENT.iter().map(|(name, why)| json!({ "name": name, "available": false, "reason": why })));
+        match cuda() {
+            Ok((gpus, compiler)) => all.extend(gpus.iter().map(|p| cuda_json(p, &compiler))),
+            Err(why) => all.push(json!({ "name": "cuda", "available": false, "reason": why })),
+        }
         return out.object(&json!({ "devices": all }));
     }
     let (total, available) = machine::memory();
@@ -55,5 +75,18 @@ pub fn main(out: &Out) -> Result<(), Fail> {
     if gpus.is_empty() {
         out.line(&format!("gpu   {}", OpenError::None))?;
     }
-    ABSENT.iter().try_for_each(|(name, why)| out.line(&format!("{name:<5} {why}")))
+    let (gpus, compiler) = match cuda() {
+        Ok(found) => found,
+        Err(why) => return out.line(&format!("cuda  {why}")),
+    };
+    for p in &gpus {
+        out.line(&format!("cuda  {} ({})", p.name, p.ordinal))?;
+        let (major, minor) = (p.driver / 1000, p.driver % 1000 / 10);
+        let memory = bytes(Some(p.memory));
+        out.line(&format!(
+            "      {} multiprocessors, memory {memory}, driver for CUDA {major}.{minor}; {compiler}",
+            p.sms
+        ))?;
+    }
+    Ok(())
 }

@@ -39,8 +39,7 @@ impl FileArgs {
 pub struct ModelArgs {
     #[command(flatten)]
     pub file: FileArgs,
-    /// Device: `cpu`, `gpu` (Vulkan, Metal, DX12), `gpu:NAME` of an adapter; `cuda` can be explained and counted
-    /// [default: cpu]
+    /// Device: `cpu`, `cuda` or `cuda:1` (NVIDIA), `gpu` (Vulkan, Metal, DX12) or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = device, value_name = "NAME")]
     pub device: Option<String>,
     /// Threads of the CPU device [default: all processors]
@@ -308,7 +307,8 @@ pub fn device(text: &str) -> Result<String, String> {
         "cpu" | "cuda" | "gpu" => Ok(text.into()),
         "wgpu" => Ok("gpu".into()),
         _ if text.strip_prefix("gpu:").is_some_and(|name| !name.is_empty()) => Ok(text.into()),
-        _ => Err("no such device; devices: cpu, gpu, gpu:NAME of an adapter, and for explain and count: cuda".into()),
+        _ if text.strip_prefix("cuda:").is_some_and(|n| n.parse::<usize>().is_ok()) => Ok(text.into()),
+        _ => Err("no such device; devices: cpu, cuda, cuda:NUMBER, gpu, gpu:NAME of an adapter".into()),
     }
 }
 

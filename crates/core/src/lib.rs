@@ -9,6 +9,7 @@
 pub mod batch;
 pub mod cost;
 pub mod cpu_mem;
+pub mod cuda;
 pub mod device;
 pub mod expr;
 pub mod formats;

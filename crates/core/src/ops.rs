@@ -233,6 +233,9 @@ pub enum Arg {
     /// One u32 for each sequence of the batch: its last sampled id. `sample` writes it, `embed` reads it where a
     /// token's id is [`crate::batch::FEED`] (text kernels only).
     Feed,
+    /// Words that are zero when a dispatch begins: counters of blocks that finish. A dispatch that uses them leaves them
+    /// zero (CUDA only).
+    Zeros,
 }
 
 /// One launch of an op's lowering; becomes one row of the plan.

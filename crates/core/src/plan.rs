@@ -30,6 +30,8 @@ pub enum BufRef {
     Batch,
     /// The last sampled id of each sequence.
     Feed,
+    /// Words that are zero between dispatches.
+    Zeros,
 }
 
 /// What an operand of a dispatch is, apart from where it lies: predictions and questions about merging read it.
@@ -63,6 +65,8 @@ pub enum OperandId {
     Batch,
     /// The last sampled id of each sequence.
     Feed,
+    /// Words that are zero between dispatches.
+    Zeros,
 }
 
 /// One row of a plan: one launch.

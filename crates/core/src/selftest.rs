@@ -10,8 +10,8 @@ use crate::formats::DType;
 use crate::formats::planes::{self, Planes};
 use crate::fuse::{Fuse, Setting};
 use crate::graph::{Graph, Source};
-use crate::ops::{Case, Compute, Op, RowClass, Site, Target};
-use crate::plan::{self, Layouts};
+use crate::ops::{Case, Compute, Op, RowClass, ShapeError, Site, Target};
+use crate::plan::{self, Layouts, Plan};
 use crate::probe::Silent;
 use crate::reference::{RefState, RefTensor, eval_graph};
 use crate::run::record;
@@ -183,30 +183,56 @@ pub fn run_case(device: &mut dyn Device, op: &'static str, case: &Case, seed: u6
     result
 }
 
+/// The plan of a case on a target: what `run_case` runs, without a device.
+pub fn case_plan(case: &Case, target: Target) -> Result<Plan, ShapeError> {
+    let (graph, setting) = case_graph(case, target)?;
+    plan::lower(graph, setting, &Fuse::None, &Layouts::new(), "test")
+}
+
+/// The op of a case as a graph, its inputs as weights and states in their order.
+fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeError> {
+    let inv_freq = (0..rope_pairs(&case.op)).map(|i| 10000f32.powf(-(i as f32) / 32.0)).collect();
+    let mut graph = Graph { ropes: vec![RopeSpec { inv_freq, factor: 1.0 }], ..Default::default() };
+    let (mut weights, mut states) = (0.., 0..);
+    let mut ins = vec![];
+    for (i, sig) in case.ins.iter().enumerate() {
+        let source = match sig.is_state() {
+            true => Source::State(states.next().unwrap_or(0)),
+            false => Source::Weight(weights.next().unwrap_or(0)),
+        };
+        ins.push(graph.source(format!("input {i}"), on_target(sig, target), source));
+    }
+    let outs = graph.push("case", case.op.clone(), &ins)?;
+    graph.outputs = outs.iter().copied().filter(|&v| !graph.values[v].sig.is_state()).collect();
+    let setting = Setting {
+        tokens: RowClass::of(case.batch.t as usize),
+        seqs: RowClass::of(case.batch.s as usize),
+        one_each: false,
+        compute: Compute::Int8,
+        target,
+    };
+    Ok((graph, setting))
+}
+
 fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseResult) -> Result<(), DeviceError> {
     let mut rng = Rng::new(seed);
     let wrong = |e: String| DeviceError::Batch(e);
-    let rope = RopeSpec { inv_freq: (0..32).map(|i| 10000f32.powf(-(i as f32) / 32.0)).collect(), factor: 1.0 };
-    let rope = RopeSpec { inv_freq: rope.inv_freq[..rope_pairs(&case.op)].to_vec(), ..rope };
-    let mut graph = Graph { ropes: vec![rope], ..Default::default() };
+    let (graph, setting) = case_graph(case, device.target()).map_err(|e| wrong(e.to_string()))?;
     let vocabulary = case.ins[0].rows.constant().unwrap_or(8);
     let (batch, pages) = random_batch(&mut rng, case.batch, vocabulary, &graph.ropes);
     let (mut weights, mut numbers, mut states): (Vec<WeightData>, Vec<RefTensor>, Vec<RefState>) = Default::default();
-    let mut ins = vec![];
-    let sigs: Vec<Sig> = case.ins.iter().map(|sig| on_target(sig, device.target())).collect();
-    for (i, sig) in sigs.iter().enumerate() {
-        let source = match sig.role {
+    for i in 0..case.ins.len() {
+        let sig = &graph.values[i].sig;
+        match sig.role {
             Role::State(cache) => {
                 let mut state = RefState::new(cache, sig.dtype, PAGE_LEN as usize, pages);
                 fill_state(&mut rng, &mut state);
                 states.push(state);
-                Source::State(states.len() - 1)
             }
             Role::Recurrent => {
                 let mut state = RefState::recurrent(sig.width, case.batch.s as usize + 1);
                 fill_state(&mut rng, &mut state);
                 states.push(state);
-                Source::State(states.len() - 1)
             }
             _ => {
                 let rows = sig.rows.eval(case.batch) as usize;
@@ -216,23 +242,12 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
                 };
                 weights.push(Arc::new(bytes));
                 numbers.push(data);
-                Source::Weight(weights.len() - 1)
             }
-        };
-        ins.push(graph.source(format!("input {}", ins.len()), sig.clone(), source));
+        }
     }
-    let outs = graph.push("case", case.op.clone(), &ins).map_err(|e| wrong(e.to_string()))?;
-    graph.outputs = outs.iter().copied().filter(|&v| !graph.values[v].sig.is_state()).collect();
-    let setting = Setting {
-        tokens: RowClass::of(case.batch.t as usize),
-        seqs: RowClass::of(case.batch.s as usize),
-        one_each: false,
-        compute: Compute::Int8,
-        target: device.target(),
-    };
     if let Some(want) = case.cost {
         // Counted by hand for weights as they are stored.
-        let site = Site { ins: case.ins.clone(), ..setting.site(&graph, &ins, &outs) };
+        let site = Site { ins: case.ins.clone(), ..setting.site(&graph, &graph.nodes[0].ins, &graph.nodes[0].outs) };
         let cost = case.op.cost(&site);
         let have = (cost.read.eval(case.batch), cost.written.eval(case.batch), cost.flops.eval(case.batch));
         if have != want {
@@ -242,9 +257,8 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
     let mut expected_states = states.clone();
     let expected = eval_graph(&graph, &numbers, Compute::Int8, &batch, &mut expected_states);
     // Layouts are in the signatures already.
-    let plan =
-        plan::lower(graph, setting, &Fuse::None, &Layouts::new(), device.name()).map_err(|e| wrong(e.to_string()))?;
-    let plan = Arc::new(plan);
+    let plan = plan::lower(graph, setting, &Fuse::None, &Layouts::new(), device.name());
+    let plan = Arc::new(plan.map_err(|e| wrong(e.to_string()))?);
     result.kernels = plan.dispatches.iter().map(|d| d.kernel.clone()).collect();
     device.set_guards(true);
     device.set_weights(weights)?;

@@ -168,7 +168,7 @@ impl Device for CpuDevice {
             BufRef::State(s) => states[s],
             BufRef::Slot(s) => arena.slice(self.offsets[s].0, self.offsets[s].1),
             // Only text kernels have these: CPU kernels read the batch itself.
-            BufRef::Batch | BufRef::Feed => RawBuf::read_only(&[]),
+            BufRef::Batch | BufRef::Feed | BufRef::Zeros => RawBuf::read_only(&[]),
         };
         let (bind, workers) = (batch.bind(), self.pool.workers());
         let rows: Vec<Option<(Vec<RawBuf>, Items)>> = r

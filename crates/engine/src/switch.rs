@@ -18,6 +18,16 @@ pub const SWITCHES: &[Switch] = &[
         what: "Where compiled kernels are kept, instead of the user's cache folder.",
     },
     Switch {
+        name: "ONETRIP_CUDA_LAUNCH",
+        values: "words of: each, replay, serial",
+        what: "Hands CUDA kernels over one by one or as a kept graph; `serial` has each wait for the one before it.",
+    },
+    Switch {
+        name: "ONETRIP_CUDA_LIBS",
+        values: "folders, separated as in PATH",
+        what: "Where CUDA's libraries are looked for besides the usual places.",
+    },
+    Switch {
         name: "ONETRIP_ISA",
         values: "portable, avx2, avx512",
         what: "Runs CPU kernels with this instruction set instead of the best one the processor has.",
@@ -43,6 +53,11 @@ pub fn get(name: &str) -> Option<String> {
 /// Where fetched models are: the switch, or `onetrip/models` in the user's cache folder.
 pub fn models_dir() -> Option<std::path::PathBuf> {
     folder("ONETRIP_MODELS", "models")
+}
+
+/// Folders where CUDA's libraries are looked for besides the usual places.
+pub fn cuda_libraries() -> Vec<std::path::PathBuf> {
+    get("ONETRIP_CUDA_LIBS").map_or(vec![], |list| std::env::split_paths(&list).collect())
 }
 
 /// Where profiles of devices are kept: the switch, or `onetrip/profiles` in the user's cache folder.

@@ -226,6 +226,8 @@ impl GpuDevice {
             BufRef::Slot(s) => self.slots.get(s),
             BufRef::Batch => Some(&self.batch),
             BufRef::Feed => Some(&self.feed),
+            // Counters of CUDA kernels.
+            BufRef::Zeros => None,
         }
     }
 

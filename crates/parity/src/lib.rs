@@ -8,7 +8,9 @@ use libtest_mimic::{Arguments, Trial};
 
 pub mod assumed;
 pub mod counts;
+pub mod cuda;
 pub mod docs;
+pub mod emulated;
 pub mod gpu;
 pub mod harness;
 pub mod invariants;
@@ -27,6 +29,8 @@ pub mod whole;
 /// All tests; the slow ones on whole models only if asked for.
 pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
+    tests.extend(cuda::tests(include_models));
+    tests.extend(emulated::tests());
     tests.extend(gpu::tests());
     tests.extend(rules::tests());
     tests.extend(pages::tests());

@@ -21,21 +21,22 @@ pub fn tests() -> Vec<Trial> {
             let device = device.clone();
             tests.push(Trial::test(format!("op/{op}/cpu-{}", isa.name()), move || {
                 let mut device = device.lock().unwrap_or_else(|e| e.into_inner());
-                op_cases(&mut *device, op)
+                op_cases(&mut *device, op, 3)
             }));
         }
     }
     tests
 }
 
-fn op_cases(device: &mut dyn Device, op: &str) -> Result<(), Failed> {
+/// All cases of an op, with some seeds each.
+pub(crate) fn op_cases(device: &mut dyn Device, op: &str, seeds: u64) -> Result<(), Failed> {
     let mut wrong = vec![];
     for (name, cases) in Op::all_cases().into_iter().filter(|(name, _)| *name == op) {
-        for (case, seed) in cases.iter().flat_map(|c| (1..=3).map(move |seed| (c, seed))) {
+        for (case, seed) in cases.iter().flat_map(|c| (1..=seeds).map(move |seed| (c, seed))) {
             let result = run_case(device, name, case, seed);
             match result.verdict {
                 Verdict::Pass => {}
-                Verdict::Gap(why) => wrong.push(format!("{}: no CPU kernel: {why}", case.name)),
+                Verdict::Gap(why) => wrong.push(format!("{}: no kernel: {why}", case.name)),
                 Verdict::Fail(why) => wrong.push(format!("{} (seed {seed}, {:?}): {why}", case.name, result.kernels)),
             }
         }

@@ -188,6 +188,11 @@ fn numbers(name: &str, width: usize, n: usize) -> Vec<f32> {
     (0..n).map(|_| unit(next()) * scale as f32 + offset as f32).collect()
 }
 
+/// The small model's file: for tests of other devices.
+pub(crate) fn small_gguf(format: DType) -> Result<Vec<u8>, Failed> {
+    Shape::small().gguf(format)
+}
+
 fn open(file: &[u8], o: &Options) -> Result<Engine, Failed> {
     load(ModelFile::from_slice("small qwen35", file)?, o)
 }

@@ -107,6 +107,7 @@ enum Operand {
     Scratch(usize),
     Batch,
     Feed,
+    Zeros,
 }
 
 struct Planner<'g> {
@@ -143,6 +144,7 @@ impl Planner<'_> {
                 Arg::Scratch(i) => Operand::Scratch(first + i),
                 Arg::Batch => Operand::Batch,
                 Arg::Feed => Operand::Feed,
+                Arg::Zeros => Operand::Zeros,
             });
             let operands = operands.collect();
             let cost = step.cost.clone();
@@ -177,7 +179,7 @@ impl Planner<'_> {
                 matches!(value.source, Source::Node | Source::Batch) && !value.sig.is_state()
             }
             Operand::Scratch(_) => true,
-            Operand::Batch | Operand::Feed => false,
+            Operand::Batch | Operand::Feed | Operand::Zeros => false,
         };
         let mut spans: BTreeMap<Operand, (usize, usize)> = BTreeMap::new();
         for (d, operands) in self.touches.iter().enumerate() {
@@ -198,7 +200,7 @@ impl Planner<'_> {
                 let bytes = match *o {
                     Operand::Value(v) => self.graph.values[v].sig.bytes(),
                     Operand::Scratch(s) => self.scratches[s].clone(),
-                    Operand::Batch | Operand::Feed => Expr::Const(0),
+                    Operand::Batch | Operand::Feed | Operand::Zeros => Expr::Const(0),
                 };
                 Life { bytes, span: *span }
             })
@@ -227,6 +229,7 @@ impl Planner<'_> {
                         is_written: first == n,
                     },
                     Operand::Batch => Named::outside(OperandId::Batch, Expr::Const(0), false),
+                    Operand::Zeros => Named::outside(OperandId::Zeros, Expr::Const(0), false),
                     Operand::Feed => Named::outside(OperandId::Feed, Expr::S * 4usize, is_sample(self.nodes[n])),
                 }
             });
@@ -244,6 +247,7 @@ impl Planner<'_> {
                     Operand::Scratch(_) => BufRef::Slot(slot[o]),
                     Operand::Batch => BufRef::Batch,
                     Operand::Feed => BufRef::Feed,
+                    Operand::Zeros => BufRef::Zeros,
                 })
                 .collect();
         }

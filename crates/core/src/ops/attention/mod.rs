@@ -20,6 +20,7 @@ use crate::reference::{Part, Parts};
 use crate::tensor::Cache;
 
 mod cpu;
+mod cuda;
 mod wgsl;
 
 /// The op.
@@ -242,8 +243,8 @@ impl OpDef for Attention {
         cpu::lower(self, site)
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

@@ -10,6 +10,7 @@ use crate::ops::rope::Rope;
 use crate::reference::{Part, Parts, encode_row};
 use crate::tensor::Cache;
 
+mod cuda;
 pub(crate) mod wgsl;
 
 /// The op.
@@ -116,8 +117,8 @@ impl OpDef for CacheWrite {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

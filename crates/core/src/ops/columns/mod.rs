@@ -6,6 +6,8 @@
 use super::*;
 use crate::wgsl::Wgsl;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Columns {
@@ -89,8 +91,8 @@ impl OpDef for Columns {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

@@ -16,6 +16,8 @@ use crate::ops::window::Window;
 use crate::reference::{Part, Parts, RefValue};
 use crate::wgsl::{Wgsl, caps};
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv {
@@ -177,8 +179,8 @@ impl OpDef for Conv {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

@@ -5,6 +5,8 @@ use crate::formats::DType;
 use crate::reference::encode_row;
 use crate::wgsl::Wgsl;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copy {
@@ -57,8 +59,8 @@ impl OpDef for Copy {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

@@ -21,6 +21,7 @@ use crate::reference::{Part, Parts, RefValue};
 use crate::tensor::Role;
 
 mod cpu;
+mod cuda;
 mod wgsl;
 
 /// Where q, k and v come from.
@@ -201,8 +202,8 @@ impl OpDef for DeltaNet {
         cpu::lower(self, site)
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

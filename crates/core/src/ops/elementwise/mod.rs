@@ -7,6 +7,7 @@ use crate::reference::Part;
 use crate::wgsl::{self, Wgsl};
 
 mod cpu;
+mod cuda;
 pub use cpu::{CHUNK, eval_chunk};
 
 /// A function of one number.
@@ -254,8 +255,8 @@ impl OpDef for Elementwise {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

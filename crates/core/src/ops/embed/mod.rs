@@ -4,6 +4,8 @@ use super::*;
 use crate::tensor::{Layout, tile_layout};
 use crate::wgsl::{self, Wgsl};
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embed {
@@ -71,8 +73,8 @@ impl OpDef for Embed {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

@@ -7,6 +7,8 @@ use crate::ops::columns::Columns;
 use crate::reference::{Part, Parts};
 use crate::wgsl::{Wgsl, caps};
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct L2Norm {
@@ -84,8 +86,8 @@ impl OpDef for L2Norm {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

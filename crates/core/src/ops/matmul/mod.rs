@@ -16,6 +16,7 @@ use crate::reference::{Part, Parts};
 use crate::tensor::{Layout, Role};
 
 mod cpu;
+mod cuda;
 mod wgsl;
 
 /// The op.
@@ -135,8 +136,8 @@ impl OpDef for Matmul {
         cpu::lower(self, site)
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

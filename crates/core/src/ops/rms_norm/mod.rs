@@ -11,6 +11,8 @@ use crate::ops::elementwise::{Elementwise, Unary};
 use crate::reference::{Part, Parts};
 use crate::wgsl::{Wgsl, caps};
 
+pub(crate) mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNorm {
@@ -190,8 +192,8 @@ impl OpDef for RmsNorm {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

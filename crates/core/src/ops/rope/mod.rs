@@ -11,6 +11,7 @@ use crate::ops::columns::Columns;
 use crate::ops::rms_norm::RmsNorm;
 use crate::reference::{Part, Parts};
 
+pub(crate) mod cuda;
 pub(crate) mod wgsl;
 
 /// The op.
@@ -129,8 +130,8 @@ impl OpDef for Rope {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

@@ -10,6 +10,8 @@ use super::*;
 use crate::batch::SampleParams;
 use crate::wgsl::{Wgsl, caps};
 
+mod cuda;
+
 /// The id where there is nothing to choose from: the best logit is not finite.
 pub const NO_TOKEN: u32 = u32::MAX;
 
@@ -186,8 +188,8 @@ impl OpDef for Sample {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

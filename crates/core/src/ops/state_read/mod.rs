@@ -9,6 +9,8 @@ use crate::formats::DType;
 use crate::tensor::Role;
 use crate::wgsl::Wgsl;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateRead {
@@ -62,8 +64,8 @@ impl OpDef for StateRead {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

@@ -9,6 +9,8 @@ use crate::ops::window::Window;
 use crate::tensor::Role;
 use crate::wgsl::Wgsl;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateWrite {
@@ -74,8 +76,8 @@ impl OpDef for StateWrite {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

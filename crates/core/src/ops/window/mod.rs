@@ -10,6 +10,8 @@ use crate::reference::RefValue;
 use crate::tensor::Role;
 use crate::wgsl::Wgsl;
 
+mod cuda;
+
 /// The op.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
@@ -84,8 +86,8 @@ impl OpDef for Window {
         })
     }
 
-    fn cuda(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the CUDA device is not written yet")
+    fn cuda(&self, site: &Site) -> Lowering {
+        cuda::lower(self, site)
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {

@@ -1,0 +1,47 @@
+// Causal convolution of one channel: the state [slot][taps - 1][channels] holds the rows before this step, oldest first.
+
+// A sequence of the batch, as the convolution sees it.
+struct Span {
+    u32 start, count, slot;
+    bool begins;
+    DEVICE Span(const Batch& batch, u32 seq)
+        : start(batch.span(seq, 0)), count(batch.span(seq, 1)), slot(batch.span(seq, 3)), begins(batch.span(seq, 4) != 0) {}
+};
+
+// A channel's input in a window, which has every sequence's earlier rows in front of its own.
+template <int N, int C> DEVICE float window_input(const Span& s, u32 seq, const float* x, u32 row, u32 channel) {
+    return x[(size_t)(s.start + seq * (N - 1) + row) * C + channel];
+}
+
+// The input of a channel `row` rows after the oldest one in the state.
+template <int N, int C>
+DEVICE float conv_input(const Span& s, const float* x, const float* state, u32 row, u32 channel) {
+    if (row >= N - 1) return x[(size_t)(s.start + row - (N - 1)) * C + channel];
+    return s.begins ? 0.0f : state[((size_t)s.slot * (N - 1) + row) * C + channel];
+}
+
+// The filter of a channel as stored: f32 or f16.
+template <int N, bool IS_HALF> DEVICE void conv_filter(const u8* filter, u32 channel, float (&w)[N]) {
+#pragma unroll
+    for (int i = 0; i < N; i++) {
+        w[i] = IS_HALF ? from_f16(((const u16*)filter)[channel * N + i]) : ((const float*)filter)[channel * N + i];
+    }
+}
+
+// Row t of this step's rows of a sequence, convolved.
+template <int N, int C>
+DEVICE float conv_row(const Span& s, const float* x, const float* state, u32 t, u32 channel, const float (&w)[N]) {
+    float sum = 0;
+#pragma unroll
+    for (int i = 0; i < N; i++) sum = fmaf(w[i], conv_input<N, C>(s, x, state, t + i, channel), sum);
+    return sum;
+}
+
+// Keeps the last rows of a channel for the next step; nobody may still want the old ones.
+template <int N, int C> DEVICE void conv_keep(const Span& s, const float* x, float* state, u32 channel) {
+    float kept[N - 1];
+#pragma unroll
+    for (int i = 0; i < N - 1; i++) kept[i] = conv_input<N, C>(s, x, state, s.count + i, channel);
+#pragma unroll
+    for (int i = 0; i < N - 1; i++) state[((size_t)s.slot * (N - 1) + i) * C + channel] = kept[i];
+}

@@ -1,0 +1,54 @@
+// What the machine does that C++ has no word for: short types, conversions without headers (NVRTC has none), loads around
+// the first-level cache, dependent launch. Tests that run kernels without a GPU have their own of this file.
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define DEVICE __device__ __forceinline__
+#define FULL 0xffffffffu
+
+// Dependent launch. A kernel may start while the one before it still runs; it must call `wait_for_inputs` before it
+// touches a slot, a state or the batch, and before it ends. Weights do not change and may be fetched earlier.
+DEVICE void wait_for_inputs() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+#ifdef DELAYS
+    // Test builds: blocks start in any order and at any distance.
+    const u32 spin = ((blockIdx.x + blockIdx.y * 977u + 1u) * 2654435761u ^ (u32)clock64()) >> 20;
+    for (u32 i = 0; i < spin; i++) asm volatile("nanosleep.u32 1;");
+#endif
+}
+DEVICE void allow_next() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+DEVICE float from_f16(u16 h) {
+    float f;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+    return f;
+}
+DEVICE u16 to_f16(float f) {
+    u16 h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+    return h;
+}
+// 16 bytes of a weight: read once, so not kept in the first-level cache.
+DEVICE uint4 stream16(const void* p) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+DEVICE u16 stream2(const void* p) {
+    u16 v;
+    asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(p));
+    return v;
+}
+// Asks for a line of 128 bytes to come to the second-level cache.
+DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
+

@@ -1,0 +1,290 @@
+// Weights [rows, K] as kernels read them, and the activations they meet, in shared memory.
+//
+// A chunk is 16 bytes of codes or floats of one row. Activations of N tokens lie in shared memory in up to three forms:
+// - f32, groups of four: the even groups of a row first, then the odd ones, so that lanes that read eight numbers each do
+//   not meet in a bank;
+// - int8 in their order (8-bit codes), and int8 with the even elements first, then the odd ones (4-bit codes, whose low
+//   halves are the even elements);
+// - for either, the scale of each 32 and `scale * sum of the codes` of each 16, for zero points and offsets.
+// Rounding to int8: core/src/simd/q8.rs, bit by bit.
+
+struct X {
+    const float* f;      // [N][K]
+    const u8* q;         // [N][K]
+    const u8* eo;        // [N][K]
+    const float* scale;  // [N][K / 32]
+    const float* sum;    // [N][K / 16]
+};
+
+// Where the group of four that begins at element 4 * g lies.
+DEVICE u32 f32_group(u32 g) { return (g & 1) * (K / 2) + (g >> 1) * 4; }
+
+// BITS of a code, elements of a GROUP, ZERO taken off, OFFSET: there is a plane of offsets. INT8: activations are int8.
+template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
+    const u8* codes;
+    const u8* scales;
+    const u8* offsets;
+    static const int ELEMENTS = 128 / BITS;
+    static const int SCALES = ELEMENTS > GROUP ? ELEMENTS / GROUP : 1;
+
+    struct Chunk {
+        uint4 codes;
+        u16 scale[SCALES];
+        u16 offset[SCALES];
+    };
+
+    DEVICE Chunk load(u32 row, u32 chunk) const {
+        Chunk c;
+        c.codes = stream16(codes + (size_t)row * (K / 8 * BITS) + chunk * 16);
+        const size_t group = (size_t)row * (K / GROUP) + chunk * ELEMENTS / GROUP;
+#pragma unroll
+        for (int g = 0; g < SCALES; g++) {
+            c.scale[g] = stream2(scales + (group + g) * 2);
+            if (OFFSET) c.offset[g] = stream2(offsets + (group + g) * 2);
+        }
+        return c;
+    }
+
+    // acc[r][t] += chunk of row r times activations of token t.
+    template <int R, int N> DEVICE static void dot(const Chunk (&c)[R], const X& x, u32 chunk, float (&acc)[R][N]) {
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            if (INT8) {
+                dot_int8<R, N>(c, x, chunk, t, acc);
+            } else {
+                dot_f32<R, N>(c, x, chunk, t, acc);
+            }
+        }
+    }
+
+    template <int R, int N>
+    DEVICE static void dot_int8(const Chunk (&c)[R], const X& x, u32 chunk, int t, float (&acc)[R][N]) {
+        const float* sums = x.sum + t * (K / 16);
+        if (BITS == 4) {
+            const uint4 even = *(const uint4*)(x.eo + t * K + chunk * 16);
+            const uint4 odd = *(const uint4*)(x.eo + t * K + K / 2 + chunk * 16);
+            const float scale = x.scale[t * (K / 32) + chunk];
+            const float2 sum = *(const float2*)(sums + chunk * 2);
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                const uint4 w = c[r].codes;
+                int a = 0, b = 0;
+                a = __dp4a((int)(w.x & 0x0f0f0f0f), (int)even.x, a);
+                a = __dp4a((int)(w.y & 0x0f0f0f0f), (int)even.y, a);
+                a = __dp4a((int)((w.x >> 4) & 0x0f0f0f0f), (int)odd.x, a);
+                a = __dp4a((int)((w.y >> 4) & 0x0f0f0f0f), (int)odd.y, a);
+                b = __dp4a((int)(w.z & 0x0f0f0f0f), (int)even.z, b);
+                b = __dp4a((int)(w.w & 0x0f0f0f0f), (int)even.w, b);
+                b = __dp4a((int)((w.z >> 4) & 0x0f0f0f0f), (int)odd.z, b);
+                b = __dp4a((int)((w.w >> 4) & 0x0f0f0f0f), (int)odd.w, b);
+                if (SCALES == 1) {
+                    const float s = sum.x + sum.y;
+                    acc[r][t] += from_f16(c[r].scale[0]) * (scale * (float)(a + b) - (float)ZERO * s);
+                    if (OFFSET) acc[r][t] += from_f16(c[r].offset[0]) * s;
+                } else {
+                    acc[r][t] += from_f16(c[r].scale[0]) * (scale * (float)a - (float)ZERO * sum.x);
+                    acc[r][t] += from_f16(c[r].scale[SCALES - 1]) * (scale * (float)b - (float)ZERO * sum.y);
+                    if (OFFSET) {
+                        acc[r][t] += from_f16(c[r].offset[0]) * sum.x;
+                        acc[r][t] += from_f16(c[r].offset[SCALES - 1]) * sum.y;
+                    }
+                }
+            }
+        } else {
+            const uint4 q = *(const uint4*)(x.q + t * K + chunk * 16);
+            const float scale = x.scale[t * (K / 32) + chunk / 2];
+            const float sum = OFFSET ? sums[chunk] : 0.0f;
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                const uint4 w = c[r].codes;
+                int a = __dp4a((int)w.x, (int)q.x, 0);
+                a = __dp4a((int)w.y, (int)q.y, a);
+                a = __dp4a((int)w.z, (int)q.z, a);
+                a = __dp4a((int)w.w, (int)q.w, a);
+                acc[r][t] += from_f16(c[r].scale[0]) * scale * (float)a;
+                if (OFFSET) acc[r][t] += from_f16(c[r].offset[0]) * sum;
+            }
+        }
+    }
+
+    template <int R, int N>
+    DEVICE static void dot_f32(const Chunk (&c)[R], const X& x, u32 chunk, int t, float (&acc)[R][N]) {
+#pragma unroll
+        for (int part = 0; part < ELEMENTS / 8; part++) {
+            const u32 g = chunk * (ELEMENTS / 4) + part * 2;
+            const float4 lo = *(const float4*)(x.f + t * K + f32_group(g));
+            const float4 hi = *(const float4*)(x.f + t * K + f32_group(g + 1));
+#pragma unroll
+            for (int r = 0; r < R; r++) {
+                float w[8];
+                const int n = part * 8 / GROUP;
+                decode8(c[r].codes, part, from_f16(c[r].scale[n]), OFFSET ? from_f16(c[r].offset[n]) : 0.0f, w);
+                acc[r][t] = dot4(make_float4(w[0], w[1], w[2], w[3]), lo, acc[r][t]);
+                acc[r][t] = dot4(make_float4(w[4], w[5], w[6], w[7]), hi, acc[r][t]);
+            }
+        }
+    }
+
+    // Elements 8 * part .. of a chunk.
+    DEVICE static void decode8(const uint4& codes, int part, float scale, float offset, float (&w)[8]) {
+        const u32* words = (const u32*)&codes;
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            int code;
+            if (BITS == 4) {
+                code = (int)((words[part] >> (4 * i)) & 15) - ZERO;
+            } else {
+                code = (int)(signed char)(words[part * 2 + i / 4] >> (8 * (i % 4)));
+            }
+            w[i] = scale * (float)code;
+            if (OFFSET) w[i] += offset;
+        }
+    }
+
+    // Eight elements of a row from element `e`, a multiple of 8.
+    DEVICE void load8(u32 row, u32 e, float (&w)[8]) const {
+        const size_t group = ((size_t)row * K + e) / GROUP * 2;
+        const float scale = from_f16(*(const u16*)(scales + group));
+        const float offset = OFFSET ? from_f16(*(const u16*)(offsets + group)) : 0.0f;
+        uint4 c = make_uint4(0, 0, 0, 0);
+        const u8* at = codes + ((size_t)row * K + e) / 8 * BITS;
+        if (BITS == 4) {
+            c.x = *(const u32*)at;
+        } else {
+            c.x = ((const u32*)at)[0];
+            c.y = ((const u32*)at)[1];
+        }
+        decode8(c, 0, scale, offset, w);
+    }
+
+    // One number, rounded as the processor rounds it.
+    DEVICE float at(u32 row, u32 e) const {
+        const size_t i = (size_t)row * K + e;
+        const int code = BITS == 4 ? (int)((codes[i / 2] >> (4 * (i & 1))) & 15) - ZERO : (int)(signed char)codes[i];
+        const float w = __fmul_rn(from_f16(*(const u16*)(scales + i / GROUP * 2)), (float)code);
+        return OFFSET ? __fadd_rn(w, from_f16(*(const u16*)(offsets + i / GROUP * 2))) : w;
+    }
+
+    // Asks for rows `from..to` to come to the second-level cache, by all threads of a block of THREADS.
+    DEVICE void fetch(u32 from, u32 to) const {
+        const size_t code_row = K / 8 * BITS, scale_row = K / GROUP * 2;
+        fetch_range(codes + from * code_row, (to - from) * code_row);
+        fetch_range(scales + from * scale_row, (to - from) * scale_row);
+        if (OFFSET) fetch_range(offsets + from * scale_row, (to - from) * scale_row);
+    }
+    DEVICE static void fetch_range(const u8* at, size_t bytes) {
+        for (size_t i = threadIdx.x * 128; i < bytes; i += THREADS * 128) fetch_line(at + i);
+    }
+};
+
+// Floats as stored. KIND: 0 f32, 1 f16, 2 bf16.
+template <int KIND> struct Floats {
+    const u8* data;
+    static const int SIZE = KIND == 0 ? 4 : 2;
+    static const int ELEMENTS = 16 / SIZE;
+
+    struct Chunk {
+        uint4 bits;
+    };
+
+    DEVICE Chunk load(u32 row, u32 chunk) const {
+        Chunk c;
+        c.bits = stream16(data + (size_t)row * (K * SIZE) + chunk * 16);
+        return c;
+    }
+
+    DEVICE static void widen(const uint4& b, float (&w)[8]) {
+        const u32* words = (const u32*)&b;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            if (KIND == 0) {
+                w[i] = __uint_as_float(words[i]);
+                w[4 + i] = 0;
+            } else if (KIND == 1) {
+                w[2 * i] = low_f16(words[i]);
+                w[2 * i + 1] = high_f16(words[i]);
+            } else {
+                w[2 * i] = __uint_as_float(words[i] << 16);
+                w[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+            }
+        }
+    }
+
+    template <int R, int N> DEVICE static void dot(const Chunk (&c)[R], const X& x, u32 chunk, float (&acc)[R][N]) {
+        float w[R][8];
+#pragma unroll
+        for (int r = 0; r < R; r++) widen(c[r].bits, w[r]);
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            const float* row = x.f + t * K;
+            if (KIND == 0) {
+                const float4 v = *(const float4*)(row + f32_group(chunk));
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    acc[r][t] = dot4(make_float4(w[r][0], w[r][1], w[r][2], w[r][3]), v, acc[r][t]);
+                }
+            } else {
+                const float4 lo = *(const float4*)(row + f32_group(chunk * 2));
+                const float4 hi = *(const float4*)(row + f32_group(chunk * 2 + 1));
+#pragma unroll
+                for (int r = 0; r < R; r++) {
+                    acc[r][t] = dot4(make_float4(w[r][0], w[r][1], w[r][2], w[r][3]), lo, acc[r][t]);
+                    acc[r][t] = dot4(make_float4(w[r][4], w[r][5], w[r][6], w[r][7]), hi, acc[r][t]);
+                }
+            }
+        }
+    }
+
+    DEVICE void load8(u32 row, u32 e, float (&w)[8]) const {
+        const u8* p = data + ((size_t)row * K + e) * SIZE;
+        widen(*(const uint4*)p, w);
+        if (KIND == 0) {
+            const float4 hi = *(const float4*)(p + 16);
+            w[4] = hi.x, w[5] = hi.y, w[6] = hi.z, w[7] = hi.w;
+        }
+    }
+
+    DEVICE float at(u32 row, u32 e) const {
+        const size_t i = (size_t)row * K + e;
+        if (KIND == 0) return ((const float*)data)[i];
+        const u16 h = ((const u16*)data)[i];
+        return KIND == 1 ? from_f16(h) : from_bf16(h);
+    }
+
+    DEVICE void fetch(u32 from, u32 to) const {
+        const size_t row = (size_t)K * SIZE;
+        for (size_t i = from * row + threadIdx.x * 128; i < to * row; i += THREADS * 128) fetch_line(data + i);
+    }
+};
+
+// Eight numbers of a block of 32 that four lanes hold, to int8: codes in two words, the block's scale, and the sum of the
+// codes of these and the neighbour's eight.
+DEVICE void round_int8(const float (&x)[8], uint2& codes, float& scale, int& sum16) {
+    u32 most = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) most = max(most, __float_as_uint(x[i]) & 0x7fffffffu);
+    most = max(most, __shfl_xor_sync(FULL, most, 1));
+    most = max(most, __shfl_xor_sync(FULL, most, 2));
+    const float largest = __uint_as_float(most);
+    float inverse = 0;
+    if (most >= 0x7f800000u) {
+        scale = NOT_A_NUMBER;
+    } else if (largest < 1e-30f) {
+        scale = 0;
+    } else {
+        scale = __fdiv_rn(largest, 127.0f);
+        inverse = __fdiv_rn(127.0f, largest);
+    }
+    const float magic = 12582912.0f;
+    int q[8];
+    int sum = 0;
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        q[i] = __float_as_int(__fadd_rn(__fmul_rn(x[i], inverse), magic)) - __float_as_int(magic);
+        if (inverse == 0) q[i] = 0;
+        sum += q[i];
+    }
+    codes.x = (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (u32)q[3] << 24;
+    codes.y = (q[4] & 255) | (q[5] & 255) << 8 | (q[6] & 255) << 16 | (u32)q[7] << 24;
+    sum16 = sum + __shfl_xor_sync(FULL, sum, 1);
+}

@@ -1,0 +1,130 @@
+//! Attention in CUDA.
+//!
+//! - `rows` (up to 8 rows): one launch, which also rotates, writes the cache, splits the visible positions over blocks
+//!   and adds the parts up.
+//! - `blocks` (more rows): a fused write is a step of its own in front.
+
+use super::*;
+use crate::cuda::{HEADS, Unit, cache_type, caps};
+use crate::ops::rope::cuda::set_rope;
+
+/// Query heads of a block at most: they share keys, and each takes registers.
+const HEADS_PER_BLOCK: usize = 8;
+/// Positions of a tile of the kernel for few rows.
+const TILE: usize = 128;
+/// Queries and keys of a tile of the kernel for many rows.
+const QUERIES: usize = 16;
+const KEYS: usize = 32;
+
+pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
+    let o = op.operands();
+    let types = [0, 1].map(|i| cache_type(&site.ins[o.states + i], op.dim));
+    let [Some(keys), Some(values)] = types else {
+        return Lowering::Gap("caches of this type and head size have no CUDA kernel");
+    };
+    if op.dim > 256 {
+        return Lowering::Gap("heads of more than 256 numbers have no CUDA kernel");
+    }
+    if (0..o.states).filter(|i| o.mask != Some(*i)).any(|i| site.ins[i].dtype != DType::F32) {
+        return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
+    }
+    if site.class.is_small() { rows(op, site, keys, values) } else { blocks(op, site, keys, values) }
+}
+
+/// What both kernels set.
+fn unit(op: &Attention, threads: u32, keys: &str, values: &str, writes: bool) -> Unit {
+    let o = op.operands();
+    let mut unit = Unit::new(threads);
+    unit.batch().read("X_IN", "float", Arg::In(0));
+    unit.set("HEADS", op.heads).set("KV_HEADS", op.kv_heads).set("DIM", op.dim).set("Q_STRIDE", op.q_stride());
+    unit.set("KEY_TYPE", keys).set("VALUE_TYPE", values).set_f32("SCALE", op.scale);
+    unit.set("WINDOW", format!("{}u", op.window.unwrap_or(u32::MAX)));
+    unit.set("HAS_SOFTCAP", op.softcap.is_some() as u8).set_f32("SOFTCAP", op.softcap.unwrap_or(1.0));
+    match o.gate {
+        Some(0) => unit.set("GATE", 1).set("GATE_IN", "X_IN"),
+        Some(i) => unit.set("GATE", 1).read("GATE_IN", "float", Arg::In(i)),
+        None => unit.set("GATE", 0).set("GATE_IN", "X_IN"),
+    };
+    unit.set("ROTATE_Q", op.q_rope.is_some() as u8);
+    set_rope(&mut unit, "Q_", op.q_rope.as_ref(), o.q_norm.map(Arg::In));
+    let states = [("KEYS", o.states), ("VALUES", o.states + 1)];
+    for (name, i) in states {
+        match writes {
+            true => unit.update(name, "u8", Arg::In(i)),
+            false => unit.read(name, "u8", Arg::In(i)),
+        };
+    }
+    unit
+}
+
+fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
+    let o = op.operands();
+    let group = op.heads / op.kv_heads;
+    let most = if op.dim > 128 { HEADS_PER_BLOCK / 2 } else { HEADS_PER_BLOCK };
+    let together = (1..=group.min(most)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1);
+    let blocks = op.heads / together;
+    // One token fills the device about twice over; more tokens need fewer parts.
+    let tokens = if site.class == RowClass::One { 1 } else { 4 };
+    let splits = (2 * caps(site).sms as usize).div_ceil(blocks * tokens).clamp(1, 128);
+    let threads = 128;
+    let mut unit = unit(op, threads as u32, keys, values, op.write.is_some());
+    unit.set("HPB", together).set("SPLITS", splits).set("TILE", TILE);
+    unit.set("LPK", (op.dim / 8).next_power_of_two()).set("WRITE", op.write.is_some() as u8);
+    let rope = op.write.as_ref().and_then(|w| w.rope.as_ref());
+    unit.set("ROTATE_K", rope.is_some() as u8);
+    set_rope(&mut unit, "K_", rope, o.k_norm.map(Arg::In));
+    let mut own = 0;
+    if op.write.is_some() {
+        unit.read("K_IN", "float", Arg::In(o.k)).read("V_IN", "float", Arg::In(o.k + 1));
+        let row = |i: usize| site.ins[o.states + i].dtype.row_bytes(op.dim).unwrap_or(0);
+        own = 8 * (row(0) + row(1));
+    } else {
+        unit.set("K_IN", "((const float*)0)").set("V_IN", "((const float*)0)");
+    }
+    unit.write("OUT", "float", Arg::Out(0));
+    unit.update("PART_SUMS", "float", Arg::Scratch(0)).update("ZEROS", "u32", Arg::Zeros);
+    let shared = 4 * (together * op.dim + together * TILE + threads / 32 * together * op.dim) + own;
+    if shared > caps(site).shared as usize {
+        return Lowering::Gap("heads of this size do not fit shared memory");
+    }
+    unit.shared(shared).part(HEADS).part(include_str!("kernel.cu"));
+    let form = match (&op.write, &op.q_rope) {
+        (Some(_), _) => "rope+write",
+        (None, Some(_)) => "rope",
+        (None, None) => "plain",
+    };
+    let scratch = vec![Expr::T * (op.heads * splits * (op.dim + 2) * 4)];
+    let step = unit.step(format!("attention/rows.{form}"), Expr::T * (blocks * splits), op.cost(site));
+    Lowering::Steps { steps: vec![step], scratch }
+}
+
+fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
+    let o = op.operands();
+    let mut steps = vec![];
+    if let Some(write) = &op.write {
+        let places: Vec<usize> = o.of_write().collect();
+        let ins = places.iter().map(|&i| site.ins[i].clone()).collect();
+        let write_site = Site { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
+        let Lowering::Steps { steps: mut made, .. } = write.cuda(&write_site) else {
+            return Lowering::Gap("the cache write in front of attention has no CUDA kernel");
+        };
+        // Its operands are inputs of the whole op.
+        for arg in made.iter_mut().flat_map(|s| &mut s.args) {
+            if let Arg::In(i) = arg {
+                *i = places[*i];
+            }
+        }
+        steps.append(&mut made);
+    }
+    let rest = Attention { write: None, ..op.clone() };
+    let mut ins = site.ins[..o.k].to_vec();
+    ins.extend_from_slice(&site.ins[if op.write.is_some() { o.k + 2 + o.k_norm.is_some() as usize } else { o.k }..]);
+    let cost = rest.cost(&Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() });
+    let mut unit = unit(op, 8 * QUERIES as u32, keys, values, false);
+    unit.set("QUERIES", QUERIES).set("KEYS_TILE", KEYS).write("OUT", "float", Arg::Out(0));
+    unit.shared(4 * ((QUERIES + KEYS) * (op.dim + 4) + QUERIES * KEYS));
+    unit.part(HEADS).part(include_str!("blocks.cu"));
+    let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
+    steps.push(unit.step("attention/blocks", grid, cost));
+    Lowering::Steps { steps, scratch: vec![] }
+}

@@ -1,0 +1,22 @@
+// Keys and values of this step to their places in the cache: a warp per row and head.
+KERNEL {
+    __shared__ float heads[WARPS][DIM];
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const Batch batch{BATCH};
+    const u32 item = group_index() * WARPS + warp_index();
+    if (item >= batch.t() * HEADS) return;
+    const u32 row = item / HEADS, h = item % HEADS;
+    const float* x = X_IN + (size_t)item * DIM;
+    if (ROTATE) {
+        float* head = heads[warp_index()];
+        rotate_head<DIM, PAIRS, NEOX>(batch, TABLE, row, x, NORM_WEIGHT, NORM_EPS, head);
+        x = head;
+    }
+    typedef CacheRow<KEY_TYPE, DIM> Keys;
+    typedef CacheRow<VALUE_TYPE, DIM> Values;
+    const u32 seq = batch.seq(row), position = batch.position(row);
+    Keys::store(x, KEYS + cache_at(batch, seq, position, HEADS, h, Keys::BYTES));
+    if (PAIR) Values::store(V_IN + (size_t)item * DIM, VALUES + cache_at(batch, seq, position, HEADS, h, Values::BYTES));
+}

@@ -1,0 +1,9 @@
+// Some columns of every group, copied: one number a thread.
+KERNEL {
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const u64 i = (u64)group_index() * THREADS + threadIdx.x;
+    if (i >= (u64)ROWS * WIDTH) return;
+    OUT[i] = X_IN[i / LEN * GROUP + START + i % LEN];
+}

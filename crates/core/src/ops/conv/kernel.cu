@@ -1,0 +1,25 @@
+// A channel of a sequence a thread: all rows of the step, then the state.
+KERNEL {
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const Batch batch{BATCH};
+    const u32 seq = group_index() / BLOCKS, channel = group_index() % BLOCKS * THREADS + threadIdx.x;
+    if (seq >= batch.s() || channel >= CHANNELS) return;
+    const Span span(batch, seq);
+    float w[TAPS];
+    conv_filter<TAPS, HALF_FILTER>(FILTER, channel, w);
+    for (u32 t = 0; t < span.count; t++) {
+        float y = 0;
+#if WINDOW
+#pragma unroll
+        for (int i = 0; i < TAPS; i++) y = fmaf(w[i], window_input<TAPS, CHANNELS>(span, seq, X_IN, t + i, channel), y);
+#else
+        y = conv_row<TAPS, CHANNELS>(span, X_IN, STATE, t, channel, w);
+#endif
+        OUT[(size_t)(span.start + t) * CHANNELS + channel] = SILU ? silu(y) : y;
+    }
+#if !WINDOW
+    conv_keep<TAPS, CHANNELS>(span, X_IN, STATE, channel);
+#endif
+}

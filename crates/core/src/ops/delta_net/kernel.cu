@@ -1,0 +1,178 @@
+// The gated delta rule. A block is one sequence, one value head and 32 columns of its state; a warp holds 8 columns in
+// registers, its lanes the rows, and goes through the tokens one by one.
+//
+// Columns need nothing of each other. What a key head's blocks share is the old convolution state, which the last of them
+// to finish overwrites, and the norm over a head, which (for few rows) the same block does.
+//
+// v1: state in registers, 25 shuffles a token, TOKENS tokens of q, k and v made at a time.
+
+#define SLICES ((VD + 31) / 32)
+#define RPL ((KD + 31) / 32)
+#define K_WIDTH (K_HEADS * KD)
+#define V_WIDTH (V_HEADS * VD)
+#define CHANNELS (2 * K_WIDTH + V_WIDTH)
+
+// One number of the joint row, or of q, k or v: `row` counts this sequence's rows.
+DEVICE float front(const Args& A, const Span& span, u32 row, u32 channel) {
+#if FRONT
+    float w[TAPS];
+    conv_filter<TAPS, HALF_FILTER>(FILTER, channel, w);
+    return silu(conv_row<TAPS, CHANNELS>(span, X_IN, CONV_STATE, row, channel, w));
+#else
+    const size_t at = span.start + row;
+    if (channel < K_WIDTH) return Q_IN[at * K_WIDTH + channel];
+    if (channel < 2 * K_WIDTH) return K_IN[at * K_WIDTH + channel - K_WIDTH];
+    return V_IN[at * V_STRIDE + V_START + channel - 2 * K_WIDTH];
+#endif
+}
+
+KERNEL {
+    __shared__ float qs[TOKENS][KD], ks[TOKENS][KD], vs[TOKENS][32], kq[TOKENS], decays[TOKENS], betas[TOKENS];
+    __shared__ bool is_last;
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const Batch batch{BATCH};
+    const u32 slice = group_index() % SLICES, h = group_index() / SLICES % V_HEADS;
+    const u32 seq = group_index() / SLICES / V_HEADS;
+    if (seq >= batch.s()) return;
+    const Span span(batch, seq);
+    const u32 key = h % K_HEADS, warp = warp_index(), lane = lane_index();
+    const u32 column0 = slice * 32, mine = column0 + warp * 8;
+
+    const size_t place = ((size_t)(IN_PLACE ? span.slot : seq) * V_HEADS + h) * (KD * VD);
+    const float* old = STATE + place;
+    float* state = NEW_STATE + place;
+    float S[RPL][8];
+#pragma unroll
+    for (int r = 0; r < RPL; r++) {
+        const u32 i = r * 32 + lane;
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            S[r][c] = i < KD && mine + c < VD && !(IN_PLACE && span.begins) ? old[i * VD + mine + c] : 0.0f;
+        }
+    }
+    for (u32 first = 0; first < span.count; first += TOKENS) {
+        const u32 n = min(span.count - first, (u32)TOKENS);
+        __syncthreads();
+        for (u32 task = warp; task < 2 * n; task += WARPS) {
+            const u32 t = task / 2, which = task % 2;
+            float y[RPL], s = 0;
+#pragma unroll
+            for (int r = 0; r < RPL; r++) {
+                const u32 i = r * 32 + lane;
+                y[r] = i < KD ? front(A, span, first + t, which * K_WIDTH + key * KD + i) : 0.0f;
+                s += y[r] * y[r];
+            }
+            float factor = which == 0 ? SCALE : 1.0f;
+            if (FRONT) factor /= sqrtf(warp_sum(s) + L2_EPS);
+            float* to = which == 0 ? qs[t] : ks[t];
+#pragma unroll
+            for (int r = 0; r < RPL; r++) {
+                if (r * 32 + lane < KD) to[r * 32 + lane] = y[r] * factor;
+            }
+        }
+        for (u32 t = threadIdx.x; t < n; t += THREADS) {
+            const size_t at = (size_t)(span.start + first + t) * V_HEADS + h;
+            decays[t] = expf(DECAY[at]);
+            betas[t] = BETA[at];
+        }
+        for (u32 at = threadIdx.x; at < n * 32; at += THREADS) {
+            const u32 t = at / 32, c = column0 + at % 32;
+            vs[t][at % 32] = c < VD ? front(A, span, first + t, 2 * K_WIDTH + h * VD + c) : 0.0f;
+        }
+        __syncthreads();
+        for (u32 t = warp; t < n; t += WARPS) {
+            float s = 0;
+            for (u32 i = lane; i < KD; i += 32) s += qs[t][i] * ks[t][i];
+            s = warp_sum(s);
+            if (lane == 0) kq[t] = s;
+        }
+        __syncthreads();
+        for (u32 t = 0; t < n; t++) {
+            const size_t row = span.start + first + t;
+            const float decay = decays[t], beta = betas[t];
+            float k[RPL], sums[16];
+#pragma unroll
+            for (int c = 0; c < 16; c++) sums[c] = 0;
+#pragma unroll
+            for (int r = 0; r < RPL; r++) {
+                const u32 i = r * 32 + lane;
+                k[r] = i < KD ? ks[t][i] : 0.0f;
+                const float q = i < KD ? qs[t][i] : 0.0f;
+#pragma unroll
+                for (int c = 0; c < 8; c++) {
+                    sums[c] = fmaf(S[r][c], k[r], sums[c]);
+                    sums[8 + c] = fmaf(S[r][c], q, sums[8 + c]);
+                }
+            }
+            // 16 sums over 32 lanes: each exchange halves what a lane holds. Sum i ends in lanes 2i and 2i + 1.
+#pragma unroll
+            for (int width = 8; width > 0; width /= 2) {
+                const bool upper = lane & (2 * width);
+#pragma unroll
+                for (int c = 0; c < width; c++) {
+                    const float give = upper ? sums[c] : sums[c + width];
+                    const float keep = upper ? sums[c + width] : sums[c];
+                    sums[c] = keep + __shfl_xor_sync(FULL, give, 2 * width);
+                }
+            }
+            const float sum = sums[0] + __shfl_xor_sync(FULL, sums[0], 1);
+            const float other = __shfl_xor_sync(FULL, sum, 16);
+            const float by_k = lane < 16 ? sum : other, by_q = lane < 16 ? other : sum;
+            const u32 c = lane / 2 % 8;
+            const float d = beta * (vs[t][warp * 8 + c] - decay * by_k);
+            const float y = decay * by_q + kq[t] * d;
+            if (lane < 16 && lane % 2 == 0 && mine + c < VD) OUT[row * V_WIDTH + h * VD + mine + c] = y;
+            float ds[8];
+#pragma unroll
+            for (int i = 0; i < 8; i++) ds[i] = __shfl_sync(FULL, d, 2 * i);
+#pragma unroll
+            for (int r = 0; r < RPL; r++) {
+#pragma unroll
+                for (int i = 0; i < 8; i++) S[r][i] = fmaf(k[r], ds[i], decay * S[r][i]);
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < RPL; r++) {
+        const u32 i = r * 32 + lane;
+#pragma unroll
+        for (int c = 0; c < 8; c++) {
+            if (i < KD && mine + c < VD) state[i * VD + mine + c] = S[r][c];
+        }
+    }
+#if FRONT || FINISH_NORM
+    __threadfence();
+    __syncthreads();
+    u32* counter = ZEROS + seq * K_HEADS + key;
+    if (threadIdx.x == 0) is_last = atomicAdd(counter, 1) == V_HEADS / K_HEADS * SLICES - 1;
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    if (threadIdx.x == 0) *counter = 0;
+#if FRONT
+    for (u32 i = threadIdx.x; i < 2 * KD + V_HEADS / K_HEADS * VD; i += THREADS) {
+        u32 channel = i < KD ? key * KD + i : K_WIDTH + key * KD + i - KD;
+        if (i >= 2 * KD) channel = 2 * K_WIDTH + ((i - 2 * KD) / VD * K_HEADS + key) * VD + (i - 2 * KD) % VD;
+        conv_keep<TAPS, CHANNELS>(span, X_IN, CONV_STATE, channel);
+    }
+#endif
+#if FINISH_NORM
+    for (u32 task = warp; task < span.count * (V_HEADS / K_HEADS); task += WARPS) {
+        const size_t row = span.start + task / (V_HEADS / K_HEADS);
+        const size_t at = row * V_WIDTH + (task % (V_HEADS / K_HEADS) * K_HEADS + key) * VD;
+        float s = 0;
+        for (u32 i = lane; i < VD; i += 32) {
+            const float y = __ldcg(OUT + at + i);
+            s += y * y;
+        }
+        const float factor = 1.0f / sqrtf(warp_sum(s) / (float)VD + NORM_EPS);
+        for (u32 i = lane; i < VD; i += 32) {
+            const float y = __ldcg(OUT + at + i);
+            OUT[at + i] = y * factor * NORM_WEIGHT[i] * silu(GATE_IN[at + i]);
+        }
+    }
+#endif
+#endif
+}

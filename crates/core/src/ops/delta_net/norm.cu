@@ -1,0 +1,14 @@
+// Norm and gate of the heads that the delta rule made, in place: a warp per row and head.
+KERNEL {
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const Batch batch{BATCH};
+    const u32 item = group_index() * WARPS + warp_index();
+    if (item >= batch.t() * V_HEADS) return;
+    const size_t at = (size_t)item * VD;
+    float s = 0;
+    for (u32 i = lane_index(); i < VD; i += 32) s += OUT[at + i] * OUT[at + i];
+    const float factor = 1.0f / sqrtf(warp_sum(s) / (float)VD + NORM_EPS);
+    for (u32 i = lane_index(); i < VD; i += 32) OUT[at + i] = OUT[at + i] * factor * NORM_WEIGHT[i] * silu(GATE_IN[at + i]);
+}

@@ -1,0 +1,16 @@
+//! Embedding rows in CUDA: a block a token.
+
+use super::*;
+use crate::cuda::{Unit, WEIGHTS};
+
+pub(super) fn lower(op: &Embed, site: &Site) -> Lowering {
+    let table = &site.ins[0];
+    let mut unit = Unit::new(256);
+    unit.batch().read("FEED", "u32", Arg::Feed).set("K", table.width).set_f32("SCALE", op.scale);
+    unit.set("VOCABULARY", table.rows.constant().unwrap_or(0));
+    if !unit.weight("TABLE_WEIGHT", Arg::In(0), table, false) {
+        return Lowering::Gap("a table of this type and layout has no CUDA kernel");
+    }
+    unit.write("OUT", "float", Arg::Out(0)).part(WEIGHTS).part(include_str!("kernel.cu"));
+    unit.lower("embed/rows", Expr::T, op.cost(site))
+}

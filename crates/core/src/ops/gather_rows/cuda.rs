@@ -1,0 +1,19 @@
+//! Rows of logits in CUDA: a block a row.
+
+use super::*;
+use crate::cuda::Unit;
+
+pub(super) fn lower(op: &GatherRows, site: &Site) -> Lowering {
+    let mut unit = Unit::new(256);
+    unit.batch();
+    let mut copies = String::new();
+    for (i, out) in site.outs.iter().enumerate() {
+        unit.read(&format!("IN{i}"), "float", Arg::In(i)).write(&format!("OUT{i}"), "float", Arg::Out(i));
+        let width = out.width;
+        copies += &format!(
+            "for (u32 i = threadIdx.x; i < {width}u; i += THREADS) OUT{i}[(size_t)row * {width}u + i] = IN{i}[from * {width}u + i];\n"
+        );
+    }
+    unit.part(&include_str!("kernel.cu").replace("ROW_COPIES", &copies));
+    unit.lower("gather_rows/copy", Expr::S, op.cost(site))
+}

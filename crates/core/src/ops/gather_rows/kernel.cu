@@ -1,0 +1,11 @@
+// Rows whose logits are wanted, of each value in turn, copied: one block a row.
+KERNEL {
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const Batch batch{BATCH};
+    const u32 row = group_index();
+    if (row >= batch.s()) return;
+    const size_t from = batch.logit_row(row);
+    ROW_COPIES
+}

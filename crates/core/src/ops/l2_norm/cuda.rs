@@ -1,0 +1,10 @@
+//! The L2 norm in CUDA: the kernel of the root-mean-square norm without the mean.
+
+use super::*;
+use crate::ops::rms_norm::With;
+use crate::ops::rms_norm::cuda::Norm;
+
+pub(super) fn lower(op: &L2Norm, site: &Site) -> Lowering {
+    let norm = Norm { site, dim: op.dim, eps: op.eps, l2: true, part: &op.part };
+    norm.lower(false, With::Nothing, op.cost(site))
+}

@@ -1,0 +1,267 @@
+//! Matmul in CUDA.
+//!
+//! - `rows` (up to 8 rows): one launch that streams the weights, with prologue and epilogue.
+//! - `tiles` (more rows): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
+
+use super::*;
+use crate::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
+use crate::formats::planes::{self, PlaneSpec};
+
+/// Threads of the kernel for few rows.
+const THREADS: usize = 512;
+/// Bytes of weights that a block asks for before its inputs are there: all blocks' together fit the second-level cache.
+const FETCH: usize = 160 * 1024;
+/// Rows and tokens of a tile.
+const TILE: usize = 64;
+
+/// One product as a kernel reads it.
+struct Product {
+    int8: bool,
+    planes: Option<PlaneSpec>,
+    row_bytes: usize,
+}
+
+pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
+    let (w0, o0) = (op.first_weight(), op.first_operand());
+    if op.norm.is_some() && site.ins[1].dtype != DType::F32 {
+        return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
+    }
+    let products: Vec<Product> = site.ins[w0..o0]
+        .iter()
+        .map(|sig| {
+            let rows = sig.rows.constant().unwrap_or(0) as usize;
+            let row_bytes = (sig.bytes().constant().unwrap_or(0) as usize).checked_div(rows).unwrap_or(0);
+            let planes = if sig.layout() == Layout::Planes { planes::spec(sig.dtype) } else { None };
+            Product { int8: meets_int8(sig, site.compute), planes, row_bytes }
+        })
+        .collect();
+    let lowering = Cuda { op, site, products };
+    if site.class.is_small()
+        && let Some(answer) = lowering.rows()
+    {
+        return answer;
+    }
+    lowering.tiles().unwrap_or(Lowering::Gap("a weight of this type and layout has no CUDA kernel"))
+}
+
+struct Cuda<'a> {
+    op: &'a Matmul,
+    site: &'a Site,
+    products: Vec<Product>,
+}
+
+/// How the kernel for few rows is cut: rows of a unit, warps along a row, loads in flight a row.
+struct Cut {
+    rows: usize,
+    along: usize,
+    unroll: usize,
+}
+
+impl Cuda<'_> {
+    fn k(&self) -> usize {
+        self.site.ins[0].width
+    }
+
+    /// What is in the kernel's name after the op.
+    fn form(&self) -> &'static str {
+        let int8 = self.products.iter().filter(|p| p.int8).count();
+        match (int8 == self.products.len(), int8 > 0) {
+            (true, _) => "int8",
+            (false, true) => "mixed",
+            _ if self.products.iter().all(|p| p.planes.is_none()) => "float",
+            _ => "widen",
+        }
+    }
+
+    /// What kernels of both kinds read: x, the norm's weight, and constants. `inner`: names of x behind the prologue.
+    fn unit(&self, threads: usize) -> Unit {
+        let mut unit = Unit::new(threads as u32);
+        unit.batch().rows(&self.site.ins[0].rows).set("K", self.k());
+        unit
+    }
+
+    fn set_norm(&self, unit: &mut Unit) {
+        unit.set("NORM", self.op.norm.is_some() as u8).set_f32("NORM_EPS", self.op.norm.unwrap_or(0.0));
+        match self.op.norm {
+            Some(_) => unit.read("NORM_WEIGHT", "float", Arg::In(1)),
+            None => unit.set("NORM_WEIGHT", "((const float*)0)"),
+        };
+    }
+
+    /// Reads weights and operands and writes outputs; false where a weight has no kernel.
+    fn set_operands(&self, unit: &mut Unit) -> bool {
+        let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
+        for (p, sig) in self.site.ins[w0..o0].iter().enumerate() {
+            if !unit.weight(&format!("W{p}"), Arg::In(w0 + p), sig, self.products[p].int8) {
+                return false;
+            }
+        }
+        for i in o0..self.site.ins.len() {
+            unit.read(&format!("OPERAND{}", i - w0), "float", Arg::In(i));
+        }
+        for o in 0..self.site.outs.len() {
+            unit.write(&format!("OUT{o}"), "float", Arg::Out(o));
+        }
+        true
+    }
+
+    /// The code of an output's number at (`t`, `row`), of its products by their place in the tree.
+    fn value(&self, output: usize, product: &dyn Fn(usize) -> String) -> String {
+        let (w0, width) = (self.op.first_weight(), self.site.outs[output].width);
+        let used = self.op.products_of(&self.op.outputs[output]);
+        tree(&self.op.outputs[output], &|leaf| match used.iter().position(|&p| p == leaf) {
+            Some(place) => product(place),
+            None if self.site.ins[w0 + leaf].rows.constant() == Some(1) => format!("OPERAND{leaf}[row]"),
+            None => format!("OPERAND{leaf}[(size_t)t * {width}u + row]"),
+        })
+    }
+
+    /// Bytes of one token's activations in shared memory, as the constants say which forms are there.
+    fn staged(&self) -> (usize, [bool; 3]) {
+        let k = self.k();
+        let float = self.products.iter().any(|p| !p.int8);
+        let bits = |n| self.products.iter().any(|p| p.int8 && p.planes.is_some_and(|s| s.bits == n));
+        let (q, eo) = (bits(8), bits(4));
+        let sums = if q || eo { k / 32 * 4 + k / 16 * 4 } else { 0 };
+        (if float { 4 * k } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 } + sums, [float, q, eo])
+    }
+
+    fn cut(&self) -> Cut {
+        let warps = caps(self.site).sms as usize * (THREADS / 32);
+        let total: usize = self.site.outs.iter().map(|o| o.width).sum();
+        let one = self.site.class == RowClass::One;
+        let chunk = |p: &Product| p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits).div_ceil(16);
+        let loads = self.products.iter().map(chunk).max().unwrap_or(1).div_ceil(32);
+        if total * 2 <= warps && loads > 1 {
+            // Fewer rows than warps: several warps share a row.
+            let along = [8, 4, 2].into_iter().find(|&n| n <= loads && total * n <= warps).unwrap_or(2);
+            return Cut { rows: 1, along, unroll: loads.div_ceil(along).clamp(1, 4) };
+        }
+        let most = if one { loads.clamp(1, 4) } else { 1 };
+        let rows = [4, 2].into_iter().find(|&n| total >= 2 * n * warps / 3 && n * most <= 8).unwrap_or(1);
+        Cut { rows, along: 1, unroll: most }
+    }
+
+    fn rows(&self) -> Option<Lowering> {
+        let (op, site) = (self.op, self.site);
+        let Cut { rows, along, unroll } = self.cut();
+        let warps = THREADS / 32;
+        let most_products = op.outputs.iter().map(|t| op.products_of(t).len()).max().unwrap_or(1);
+        let room = if along > 1 { warps * most_products * 128 } else { warps * 8 * 4 };
+        let (bytes, [float, q, eo]) = self.staged();
+        let most = if site.class == RowClass::One { 1 } else { 8 };
+        let fits = |n: &usize| *n <= most && room + n * bytes <= caps(site).shared as usize;
+        let tokens = [8, 4, 2, 1].into_iter().find(fits)?;
+
+        let mut unit = self.unit(THREADS);
+        unit.read("X_IN", "float", Arg::In(0));
+        self.set_norm(&mut unit);
+        if !self.set_operands(&mut unit) {
+            return None;
+        }
+        let (mut products, mut outputs, mut fetches) = (String::new(), String::new(), String::new());
+        let mut units = 0;
+        for (o, out) in site.outs.iter().enumerate() {
+            let used = op.products_of(&op.outputs[o]);
+            let (n, begin) = (out.width, units);
+            units += n.div_ceil(rows);
+            let from = format!("const u32 row = (unit - {begin}u) * UNIT_ROWS");
+            let otherwise = if o == 0 { "" } else { "else " };
+            products += &format!("{otherwise}if (unit < {units}u) {{\n{from};\n");
+            for (place, p) in used.iter().enumerate() {
+                products += &format!(
+                    "{{ float acc[UNIT_ROWS][N]; dot_rows<N>(W{p}, x, row, {n}u, along, acc); sums[{place}] = \
+                     collect<N>(acc); }}\n"
+                );
+            }
+            products += "}\n";
+            let value = self.value(o, &|place| format!("sums[{place}]"));
+            outputs += &format!(
+                "{otherwise}if (unit < {units}u) {{ {from} + lane_row; if (row < {n}u) OUT{o}[(size_t)t * {n}u + row] = \
+                 {value}; }}\n"
+            );
+            let unit_bytes: usize = used.iter().map(|&p| self.products[p].row_bytes * rows).sum();
+            let limit = (FETCH / unit_bytes.max(1)).max(1);
+            let fetch: String = used
+                .iter()
+                .map(|p| format!("W{p}.fetch((a - {begin}u) * UNIT_ROWS, min((b - {begin}u) * UNIT_ROWS, {n}u)); "))
+                .collect();
+            fetches += &format!(
+                "{{ const u32 a = max(first, {begin}u), b = min(min(end, {units}u), a + {limit}u); if (a < b) {{ {fetch}}} }}\n"
+            );
+        }
+        let groups = units.div_ceil(warps / along).min(caps(site).sms as usize).max(1);
+        unit.set("UNIT_ROWS", rows).set("KW", along).set("UNROLL", unroll).set("UNITS", units).set("GROUPS", groups);
+        unit.set("MOST_TOKENS", tokens).set("MOST_PRODUCTS", most_products).set("ROOM_BYTES", room);
+        unit.set("NEED_F32", float as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
+        unit.shared(room + tokens * bytes);
+        let text = include_str!("kernel.cu")
+            .replace("UNIT_PRODUCTS", &products)
+            .replace("UNIT_OUTPUTS", &outputs)
+            .replace("UNIT_FETCHES", &fetches);
+        unit.part(WEIGHTS).part(&text);
+        let norm = if op.norm.is_some() { "norm+" } else { "" };
+        Some(unit.lower(format!("matmul/{norm}{}.rows", self.form()), groups.into(), op.cost(site)))
+    }
+
+    fn tiles(&self) -> Option<Lowering> {
+        let (op, site, k) = (self.op, self.site, self.k());
+        let rows = site.ins[0].rows.clone();
+        let int8 = self.products.iter().any(|p| p.int8);
+        let normed = op.norm.is_some() && self.products.iter().any(|p| !p.int8);
+        let bytes = |is: bool| if is { rows.clone() * (4 * k) } else { Expr::Const(0) };
+        let scratch = vec![bytes(int8), bytes(normed)];
+        let made = bytes(int8) + bytes(normed);
+        let cost = op.cost(site);
+        let mut steps = vec![];
+        if int8 || normed {
+            let mut unit = self.unit(256);
+            unit.read("X_IN", "float", Arg::In(0));
+            self.set_norm(&mut unit);
+            unit.set("NEED_F32", normed as u8).set("NEED_INT8", int8 as u8);
+            unit.write("ROUNDED", "float", Arg::Scratch(0)).write("NORMED", "float", Arg::Scratch(1));
+            unit.part(WEIGHTS).part(include_str!("prologue.cu"));
+            let flops = if op.norm.is_some() { rows.clone() * (4 * k) } else { Expr::Const(0) };
+            let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+            let norm = if op.norm.is_some() { "norm+" } else { "" };
+            let what = if int8 { "quantize" } else { "rows" };
+            steps.push(unit.step(format!("matmul/{norm}{what}"), rows.clone(), Cost::of(read, made.clone(), flops)));
+        }
+        let mut unit = self.unit(256);
+        unit.read("X_IN", "float", Arg::In(0));
+        unit.read("ROUNDED", "float", Arg::Scratch(0)).read("NORMED", "float", Arg::Scratch(1));
+        if !self.set_operands(&mut unit) {
+            return None;
+        }
+        let (mut outputs, mut tiles) = (String::new(), 0);
+        for (o, out) in site.outs.iter().enumerate() {
+            let (n, begin) = (out.width, tiles);
+            tiles += n.div_ceil(TILE);
+            outputs += &format!("if (tile < {tiles}u) {{\nconst u32 row0 = (tile - {begin}u) * {TILE};\n");
+            for (place, &p) in op.products_of(&op.outputs[o]).iter().enumerate() {
+                let x = if self.products[p].int8 {
+                    "ROUNDED"
+                } else if normed {
+                    "NORMED"
+                } else {
+                    "X_IN"
+                };
+                outputs +=
+                    &format!("float p{place}[16]; tile_product(W{p}, {x}, row0, {n}u, t0, rows, ws, xs, p{place});\n");
+            }
+            let value = self.value(o, &|place| format!("p{place}[i]"));
+            outputs += &format!(
+                "#pragma unroll\nfor (int i = 0; i < 16; i++) {{ const u32 t = t0 + threadIdx.x / 16 * 4 + i / 4, row = \
+                 row0 + threadIdx.x % 16 * 4 + i % 4; if (t < rows && row < {n}u) OUT{o}[(size_t)t * {n}u + row] = {value}; }}\n\
+                 return;\n}}\n"
+            );
+        }
+        unit.set("TILES", tiles);
+        unit.part(WEIGHTS).part(&include_str!("tiles.cu").replace("TILE_OUTPUTS", &outputs));
+        let raw_x = if int8 || normed { Expr::Const(0) } else { site.ins[0].bytes() };
+        let read = site.ins[op.first_weight()..].iter().fold(made + raw_x, |a, s| a + s.bytes());
+        let grid = Expr::CeilDiv(Box::new(rows), TILE as u64) * tiles;
+        steps.push(unit.step(format!("matmul/{}.tiles", self.form()), grid, Cost::of(read, cost.written, cost.flops)));
+        Some(Lowering::Steps { steps, scratch })
+    }
+}

@@ -1,0 +1,214 @@
+// Matmul of up to 8 rows: the weights are read once, from their planes or as stored floats.
+//
+// A block stages its tokens' activations in shared memory (normed and rounded on the way), then its warps take units:
+// UNIT_ROWS rows of one output, all products of its tree, KW warps side by side along a row where there are fewer rows
+// than warps. Blocks own adjacent units, and ask for their weights before the kernel in front is done.
+//
+// v1: 16-byte loads, int8 dot products for planes, the block's range prefetched to L2 before the wait.
+
+// Activations of tokens t0 .. t0 + N of `rows`, to shared memory: tokens beyond the last are zeros.
+template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, float* room, X& view) {
+    float* f = (float*)shared;
+    u8* q = shared + (NEED_F32 ? N * K * 4 : 0);
+    u8* eo = q + (NEED_Q ? N * K : 0);
+    float* scale = (float*)(eo + (NEED_EO ? N * K : 0));
+    float* sum = scale + N * (K / 32);
+    view.f = f, view.q = q, view.eo = eo, view.scale = scale, view.sum = sum;
+
+    float factor[N];
+    if (NORM) {
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            float s = 0;
+            if (t0 + t < rows) {
+                const float* x = X_IN + (size_t)(t0 + t) * K;
+                if (K % 4 == 0) {
+                    for (u32 i = threadIdx.x * 4; i < K; i += THREADS * 4) {
+                        const float4 v = *(const float4*)(x + i);
+                        s = dot4(v, v, s);
+                    }
+                } else {
+                    for (u32 i = threadIdx.x; i < K; i += THREADS) s += x[i] * x[i];
+                }
+            }
+            factor[t] = s;
+        }
+        // One pass over shared memory for all tokens.
+        float* part = room;
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            const float s = warp_sum(factor[t]);
+            if (lane_index() == 0) part[warp_index() * N + t] = s;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            float s = 0;
+            for (int w = 0; w < WARPS; w++) s += part[w * N + t];
+            factor[t] = 1.0f / sqrtf(s / (float)K + NORM_EPS);
+        }
+    }
+    if (K % 8 != 0) {
+        // Rows of an odd width are plain numbers in shared memory.
+        for (int t = 0; t < N; t++) {
+            for (u32 i = threadIdx.x; i < K; i += THREADS) {
+                float v = t0 + t < rows ? X_IN[(size_t)(t0 + t) * K + i] : 0.0f;
+                if (NORM) v *= factor[t] * NORM_WEIGHT[i];
+                f[t * K + i] = v;
+            }
+        }
+        return;
+    }
+#pragma unroll
+    for (int t = 0; t < N; t++) {
+        const float* x = X_IN + (size_t)(t0 + t) * K;
+        // Whole warps stay together: lanes beyond the row work on zeros.
+        for (u32 first = warp_index() * 256; first < K; first += WARPS * 256) {
+            const u32 e = first + lane_index() * 8;
+            const bool inside = e < K;
+            float v[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+            if (inside && t0 + t < rows) {
+                const float4 lo = *(const float4*)(x + e), hi = *(const float4*)(x + e + 4);
+                v[0] = lo.x, v[1] = lo.y, v[2] = lo.z, v[3] = lo.w;
+                v[4] = hi.x, v[5] = hi.y, v[6] = hi.z, v[7] = hi.w;
+                if (NORM) {
+#pragma unroll
+                    for (int i = 0; i < 8; i++) v[i] = v[i] * factor[t] * NORM_WEIGHT[e + i];
+                }
+            }
+            if (NEED_F32 && inside) {
+                *(float4*)(f + t * K + f32_group(e / 4)) = make_float4(v[0], v[1], v[2], v[3]);
+                *(float4*)(f + t * K + f32_group(e / 4 + 1)) = make_float4(v[4], v[5], v[6], v[7]);
+            }
+            if (NEED_Q || NEED_EO) {
+                uint2 codes;
+                float d;
+                int sum16;
+                round_int8(v, codes, d, sum16);
+                if (inside) {
+                    if (NEED_Q) *(uint2*)(q + t * K + e) = codes;
+                    if (NEED_EO) {
+                        *(u32*)(eo + t * K + e / 2) = __byte_perm(codes.x, codes.y, 0x6420);
+                        *(u32*)(eo + t * K + K / 2 + e / 2) = __byte_perm(codes.x, codes.y, 0x7531);
+                    }
+                    if (e % 32 == 0) scale[t * (K / 32) + e / 32] = d;
+                    if (e % 16 == 0) sum[t * (K / 16) + e / 16] = d * (float)sum16;
+                }
+            }
+        }
+    }
+}
+
+// acc[r][t] = row `row + r` of a weight of `n` rows times token t, this warp's share along the row.
+template <int N, class W>
+DEVICE void dot_rows(const W w, const X& x, u32 row, u32 n, u32 along, float (&acc)[UNIT_ROWS][N]) {
+#pragma unroll
+    for (int r = 0; r < UNIT_ROWS; r++) {
+#pragma unroll
+        for (int t = 0; t < N; t++) acc[r][t] = 0;
+    }
+    const u32 lane = along * 32 + lane_index();
+    if (K % 8 != 0) {
+        for (u32 e = lane; e < K; e += 32 * KW) {
+#pragma unroll
+            for (int r = 0; r < UNIT_ROWS; r++) {
+                const float v = w.at(min(row + r, n - 1), e);
+#pragma unroll
+                for (int t = 0; t < N; t++) acc[r][t] = fmaf(v, x.f[t * K + e], acc[r][t]);
+            }
+        }
+        return;
+    }
+    const u32 chunks = K / W::ELEMENTS;
+    for (u32 c = lane; c < chunks; c += 32 * KW * UNROLL) {
+        typename W::Chunk part[UNROLL][UNIT_ROWS];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+#pragma unroll
+            for (int r = 0; r < UNIT_ROWS; r++) {
+                if (c + u * 32 * KW < chunks) part[u][r] = w.load(min(row + r, n - 1), c + u * 32 * KW);
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            if (c + u * 32 * KW < chunks) W::template dot<UNIT_ROWS, N>(part[u], x, c + u * 32 * KW, acc);
+        }
+    }
+}
+
+// The sum over the warp of acc[i / N][i % N] in lane i, 0 in lanes beyond.
+template <int N> DEVICE float collect(const float (&acc)[UNIT_ROWS][N]) {
+    float mine = 0;
+#pragma unroll
+    for (int r = 0; r < UNIT_ROWS; r++) {
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            const float s = warp_sum(acc[r][t]);
+            if (lane_index() == r * N + t) mine = s;
+        }
+    }
+    return mine;
+}
+
+// Units first..end of this block for tokens t0 .. t0 + N.
+template <int N> DEVICE void run(const Args& A, u32 first, u32 end, u32 t0, u32 rows, u8* shared, float* room) {
+    X x;
+    stage<N>(A, t0, rows, shared, room, x);
+    __syncthreads();
+    const u32 team = warp_index() / KW, along = warp_index() % KW;
+    for (u32 at = first; at < end; at += WARPS / KW) {
+        const u32 unit = at + team;
+        float sums[MOST_PRODUCTS] = {0};
+        if (unit < end) {
+            UNIT_PRODUCTS
+        }
+        if (KW > 1) {
+            float* mine = room + warp_index() * (MOST_PRODUCTS * 32) + lane_index();
+            if (unit < end) {
+                for (int p = 0; p < MOST_PRODUCTS; p++) mine[p * 32] = sums[p];
+            }
+            __syncthreads();
+            if (unit < end && along == 0) {
+                for (int p = 0; p < MOST_PRODUCTS; p++) {
+                    float s = 0;
+                    for (int w = 0; w < KW; w++) s += mine[(w * MOST_PRODUCTS + p) * 32];
+                    sums[p] = s;
+                }
+            }
+        }
+        const u32 lane_row = lane_index() / N, t = t0 + lane_index() % N;
+        if (unit < end && along == 0 && lane_index() < UNIT_ROWS * N && t < rows) {
+            UNIT_OUTPUTS
+        }
+        if (KW > 1) __syncthreads();
+    }
+}
+
+KERNEL {
+    extern __shared__ uint4 dynamic[];
+    const Args A = ARGS;
+    allow_next();
+    const u32 group = group_index();
+    const u32 first = (u32)((u64)UNITS * group / GROUPS), end = (u32)((u64)UNITS * (group + 1) / GROUPS);
+    if (group < GROUPS) {
+        UNIT_FETCHES
+    }
+    wait_for_inputs();
+    if (group >= GROUPS) return;
+    const u32 rows = ROWS;
+    u8* shared = (u8*)dynamic + ROOM_BYTES;
+    float* room = (float*)dynamic;
+    for (u32 t0 = 0; t0 < rows; t0 += MOST_TOKENS) {
+        const u32 left = rows - t0;
+        if (t0 > 0) __syncthreads();
+        if (MOST_TOKENS >= 8 && left > 4) {
+            run<8>(A, first, end, t0, rows, shared, room);
+        } else if (MOST_TOKENS >= 4 && left > 2) {
+            run<4>(A, first, end, t0, rows, shared, room);
+        } else if (MOST_TOKENS >= 2 && left > 1) {
+            run<2>(A, first, end, t0, rows, shared, room);
+        } else {
+            run<1>(A, first, end, t0, rows, shared, room);
+        }
+    }
+}

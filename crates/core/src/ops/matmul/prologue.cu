@@ -1,0 +1,40 @@
+// Prologue of a matmul of many rows: every row normed, and rounded to int8 and back, once. One block a row.
+//
+// v1: two passes over the row, the second from the first-level cache.
+KERNEL {
+    __shared__ float room[WARPS];
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const u32 row = group_index();
+    if (row >= ROWS) return;
+    const float* x = X_IN + (size_t)row * K;
+    float factor = 1;
+    if (NORM) {
+        float s = 0;
+        for (u32 i = threadIdx.x; i < K; i += THREADS) s += x[i] * x[i];
+        factor = 1.0f / sqrtf(block_sum<WARPS>(s, room) / (float)K + NORM_EPS);
+    }
+    for (u32 first = warp_index() * 256; first < K; first += WARPS * 256) {
+        const u32 e = first + lane_index() * 8;
+        float v[8];
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            v[i] = e + i < K ? x[e + i] : 0.0f;
+            if (NORM && e + i < K) v[i] = v[i] * factor * NORM_WEIGHT[e + i];
+            if (NEED_F32 && e + i < K) NORMED[(size_t)row * K + e + i] = v[i];
+        }
+        if (NEED_INT8) {
+            uint2 codes;
+            float d;
+            int sum16;
+            round_int8(v, codes, d, sum16);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const u32 word = i < 4 ? codes.x : codes.y;
+                const int code = (int)(signed char)(word >> (8 * (i % 4)));
+                if (e + i < K) ROUNDED[(size_t)row * K + e + i] = d * (float)code;
+            }
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! Norms in CUDA: a warp a group, or a block where groups are long.
+
+use super::*;
+use crate::cuda::{Unit, groups};
+
+pub(super) fn lower(op: &RmsNorm, site: &Site) -> Lowering {
+    if site.ins.iter().any(|s| s.dtype != DType::F32) {
+        return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
+    }
+    let norm = Norm { site, dim: op.group(site.outs[0].width), eps: op.eps, l2: false, part: &op.part };
+    norm.lower(op.weight, op.with, op.cost(site))
+}
+
+/// A norm over groups of numbers: the root of the mean square, or L2.
+pub(crate) struct Norm<'a> {
+    pub site: &'a Site,
+    pub dim: usize,
+    pub eps: f32,
+    pub l2: bool,
+    pub part: &'a Option<Columns>,
+}
+
+impl Norm<'_> {
+    /// Its lowering, with a weight and another value.
+    pub(crate) fn lower(&self, weight: bool, with: With, cost: Cost) -> Lowering {
+        let out = &self.site.outs[0];
+        let team = if self.dim > 512 { 256 } else { 32 };
+        let mut unit = Unit::new(256);
+        unit.batch().rows(&out.rows).set("DIM", self.dim).set("PER_ROW", out.width / self.dim).set("TEAM", team);
+        unit.set_f32("EPS", self.eps).set("L2_NORM", self.l2 as u8).read("X_IN", "float", Arg::In(0));
+        unit.part_of(self.part, self.site.ins[0].width).set("HAS_WEIGHT", weight as u8);
+        let none = "((const float*)0)";
+        match weight {
+            true => unit.read("WEIGHT", "float", Arg::In(1)),
+            false => unit.set("WEIGHT", none),
+        };
+        match with {
+            With::Nothing => unit.set("OTHER", none),
+            _ => unit.read("OTHER", "float", Arg::In(1 + weight as usize)),
+        };
+        let (kind, form) = match with {
+            With::Nothing => (0, ""),
+            With::Residual => (1, "+residual"),
+            With::Gate => (2, "+gate"),
+            With::Sum => (3, "+sum"),
+        };
+        unit.set("WITH", kind);
+        match with {
+            With::Sum => unit.write("SUM_OUT", "float", Arg::Out(0)).write("OUT", "float", Arg::Out(1)),
+            _ => unit.set("SUM_OUT", "((float*)0)").write("OUT", "float", Arg::Out(0)),
+        };
+        unit.part(include_str!("kernel.cu"));
+        let name = if self.l2 { "l2_norm" } else { "rms_norm" };
+        let by = if team == 32 { "warps" } else { "blocks" };
+        unit.lower(format!("{name}/{by}{form}"), groups(&out.rows, out.width / self.dim, 256 / team), cost)
+    }
+}

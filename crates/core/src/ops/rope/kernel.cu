@@ -1,0 +1,14 @@
+// Rotation of heads, after their norm if there is one: a warp each.
+KERNEL {
+    __shared__ float heads[WARPS][DIM];
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const Batch batch{BATCH};
+    const u32 item = group_index() * WARPS + warp_index();
+    if (item >= batch.t() * HEADS) return;
+    float* head = heads[warp_index()];
+    const float* x = X_IN + (size_t)(item / HEADS) * X_STRIDE + X_PLACE(item % HEADS * DIM);
+    rotate_head<DIM, PAIRS, NEOX>(batch, TABLE, item / HEADS, x, NORM_WEIGHT, NORM_EPS, head);
+    for (u32 i = lane_index(); i < DIM; i += 32) OUT[(size_t)item * DIM + i] = head[i];
+}

@@ -1,0 +1,307 @@
+// The next token of each sequence: PARTS blocks a row find its best logit, the last of them to come chooses.
+//
+// Greedy ends there. A draw looks for places in the order of falling logits (lower ids first among equals) without a
+// sort: 256 bins of the number's bits at a time, from the highest on. Weights are whole numbers of 2^-40, so that sums do
+// not depend on the order of adding, and equal draws on all devices.
+
+// Bits of a number in an order that integers compare: that of f32::total_cmp.
+DEVICE u32 order_of(float x) {
+    const u32 b = __float_as_uint(x);
+    return b ^ ((b >> 31) ? FULL : 0x80000000u);
+}
+
+struct Row {
+    const float* logits;
+    const u32* seen;  // a bit a token of the history, or none
+    float penalty;
+    DEVICE float at(u32 i) const {
+        float x = logits[i];
+        if (seen && (seen[i / 32] >> (i % 32) & 1)) x = x > 0 ? __fdiv_rn(x, penalty) : __fmul_rn(x, penalty);
+        return x;
+    }
+};
+
+struct Best {
+    float x;
+    u32 id;
+    DEVICE void meet(float y, u32 j) {
+        if (y > x || (y == x && j < id)) x = y, id = j;
+    }
+};
+
+DEVICE Best block_best(Best b, Best* room) {
+#pragma unroll
+    for (int i = 16; i > 0; i >>= 1) b.meet(__shfl_xor_sync(FULL, b.x, i), __shfl_xor_sync(FULL, b.id, i));
+    __syncthreads();
+    if (lane_index() == 0) room[warp_index()] = b;
+    __syncthreads();
+    for (int i = 0; i < WARPS; i++) b.meet(room[i].x, room[i].id);
+    return b;
+}
+
+// Philox 4x32, 10 rounds, first word (core/src/ops/sample/mod.rs).
+DEVICE float uniform(u32 seed_low, u32 seed_high, u64 counter) {
+    u32 c0 = (u32)counter, c1 = (u32)(counter >> 32), c2 = 0, c3 = 0, k0 = seed_low, k1 = seed_high;
+    for (int i = 0; i < 10; i++) {
+        const u64 a = (u64)0xD2511F53u * c0, b = (u64)0xCD9E8D57u * c2;
+        c0 = (u32)(b >> 32) ^ c1 ^ k0;
+        c1 = (u32)b;
+        c2 = (u32)(a >> 32) ^ c3 ^ k1;
+        c3 = (u32)a;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    return (float)(c0 >> 8) / 16777216.0f;
+}
+
+#define ONE 1099511627776.0  // 2^40: the weight of the best token
+
+struct Draw {
+    Row row;
+    float best, temperature, floor;
+    bool by_floor;
+    u64* bins;
+    u64* found;
+    DEVICE bool has(float x) const { return x == x && (!by_floor || x >= floor); }
+    DEVICE double weight(float x) const { return exp((double)__fdiv_rn(x - best, temperature)); }
+    DEVICE u64 whole(float x) const { return (u64)(weight(x) * ONE); }
+};
+
+// Where a search ended: bits of the number, how many of those equal to it are within, and the sum up to there.
+struct Place {
+    u32 key;
+    u64 equal;
+    u64 sum;
+};
+
+// The first place in order where the sum of what counts exceeds `limit`; the last one if it never does.
+template <bool COUNT> DEVICE Place search(const Draw& d, u64 limit) {
+    u32 prefix = 0, mask = 0;
+    u64 before = 0, here = 0;
+    for (int shift = 24; shift >= 0; shift -= 8) {
+        for (u32 i = threadIdx.x; i < 256; i += THREADS) d.bins[i] = 0;
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < VOCABULARY; i += THREADS) {
+            const float x = d.row.at(i);
+            const u32 key = order_of(x);
+            if (d.has(x) && (key & mask) == prefix) atomicAdd(&d.bins[key >> shift & 255], COUNT ? 1ull : d.whole(x));
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            u64 sum = before;
+            int bin = 255, last = -1;
+            for (; bin >= 0; bin--) {
+                if (d.bins[bin] == 0) continue;
+                last = bin;
+                if (sum + d.bins[bin] > limit) break;
+                sum += d.bins[bin];
+            }
+            if (bin < 0) {
+                bin = last < 0 ? 0 : last;
+                sum -= d.bins[bin];
+            }
+            d.found[0] = bin;
+            d.found[1] = sum;
+            d.found[2] = d.bins[bin];
+        }
+        __syncthreads();
+        prefix |= (u32)d.found[0] << shift;
+        mask |= 255u << shift;
+        before = d.found[1];
+        here = d.found[2];
+        __syncthreads();
+    }
+    Place p;
+    p.key = prefix;
+    const u32 bits = prefix ^ ((prefix >> 31) ? 0x80000000u : FULL);
+    const u64 each = COUNT ? 1 : d.whole(__uint_as_float(bits));
+    const u64 all = each ? here / each : 1;
+    p.equal = each && limit >= before ? (limit - before) / each + 1 : 1;
+    if (p.equal > all) p.equal = all ? all : 1;
+    p.sum = before + p.equal * each;
+    return p;
+}
+
+// Sum of the weights down to a place that was found by counting.
+DEVICE u64 weight_to(const Draw& d, const Place& p) {
+    if (threadIdx.x == 0) d.found[0] = 0;
+    __syncthreads();
+    u64 sum = 0;
+    for (u32 i = threadIdx.x; i < VOCABULARY; i += THREADS) {
+        const float x = d.row.at(i);
+        if (d.has(x) && order_of(x) > p.key) sum += d.whole(x);
+    }
+    atomicAdd(d.found, sum);
+    __syncthreads();
+    const u32 bits = p.key ^ ((p.key >> 31) ? 0x80000000u : FULL);
+    const u64 all = d.found[0] + p.equal * d.whole(__uint_as_float(bits));
+    __syncthreads();
+    return all;
+}
+
+// The id at a place: number `equal` (from 1) of those with its key.
+DEVICE u32 id_at(const Draw& d, const Place& p, u32* counts) {
+    const u32 share = (VOCABULARY + THREADS - 1) / THREADS;
+    const u32 from = threadIdx.x * share, to = min(from + share, (u32)VOCABULARY);
+    u32 mine = 0;
+    for (u32 i = from; i < to; i++) {
+        const float x = d.row.at(i);
+        mine += d.has(x) && order_of(x) == p.key;
+    }
+    counts[threadIdx.x] = mine;
+    if (threadIdx.x == 0) d.found[0] = 0;
+    __syncthreads();
+    u64 before = 0;
+    for (u32 i = 0; i < threadIdx.x; i++) before += counts[i];
+    if (before < p.equal && p.equal <= before + mine) {
+        u64 at = before;
+        for (u32 i = from; i < to; i++) {
+            const float x = d.row.at(i);
+            if (d.has(x) && order_of(x) == p.key && ++at == p.equal) d.found[0] = i;
+        }
+    }
+    __syncthreads();
+    const u32 id = (u32)d.found[0];
+    __syncthreads();
+    return id;
+}
+
+DEVICE u32 draw(const Batch& batch, u32 r, const Draw& base, u32* counts) {
+    Draw d = base;
+    const u32 top_k = batch.span(r, 6);
+    const float top_p = batch.span_f32(r, 7), min_p = batch.span_f32(r, 8);
+    d.by_floor = top_k == 0 || top_k >= VOCABULARY;
+    d.floor = d.best - 40.0f * fmaxf(d.temperature, 0.01f);
+    u64 total = d.by_floor ? weight_to(d, Place{0, 0, 0}) : weight_to(d, search<true>(d, top_k - 1));
+    u64 kept = total;
+    if (top_p < 1.0f) {
+        const double reach = ceil((double)top_p * (double)total);
+        const u64 limit = reach < 1.0 ? 0 : (u64)reach - 1;
+        kept = min(kept, search<false>(d, min(limit, total - 1)).sum);
+    }
+    if (min_p > 0.0f) {
+        if (threadIdx.x == 0) d.found[0] = 0;
+        __syncthreads();
+        u64 sum = 0;
+        for (u32 i = threadIdx.x; i < VOCABULARY; i += THREADS) {
+            const float x = d.row.at(i);
+            if (d.has(x) && !(d.weight(x) < (double)min_p)) sum += d.whole(x);
+        }
+        atomicAdd(d.found, sum);
+        __syncthreads();
+        kept = min(kept, max(d.found[0], (u64)ONE));
+        __syncthreads();
+    }
+    const u64 counter = batch.span(r, 2);
+    const double left = (double)uniform(batch.span(r, 10), batch.span(r, 11), counter) * (double)kept;
+    return id_at(d, search<false>(d, min((u64)left, kept - 1)), counts);
+}
+
+// Log-probabilities of the id and of the best tokens.
+DEVICE void report(const Row& row, float best, u32 id, u32 top, float* out, double* sums, Best* room) {
+    double sum = 0;
+    for (u32 i = threadIdx.x; i < VOCABULARY; i += THREADS) sum += exp((double)(row.at(i) - best));
+#pragma unroll
+    for (int i = 16; i > 0; i >>= 1) sum += __shfl_xor_sync(FULL, sum, i);
+    if (lane_index() == 0) sums[warp_index()] = sum;
+    __syncthreads();
+    sum = 0;
+    for (int i = 0; i < WARPS; i++) sum += sums[i];
+    const double log_sum = (double)best + log(sum);
+    if (threadIdx.x == 0) out[1] = (float)((double)row.at(id) - log_sum);
+    u32 last_key = FULL, last_id = 0;
+    bool any = false;
+    for (u32 n = 0; n < min(top, (u32)TOP); n++) {
+        // The best among those after the last one, in order.
+        u32 key = 0, found = FULL;
+        for (u32 i = threadIdx.x; i < VOCABULARY; i += THREADS) {
+            const float x = row.at(i);
+            const u32 k = order_of(x);
+            const bool after = !any || k < last_key || (k == last_key && i > last_id);
+            if (x == x && after && (found == FULL || k > key)) key = k, found = i;
+        }
+#pragma unroll
+        for (int i = 16; i > 0; i >>= 1) {
+            const u32 k = __shfl_xor_sync(FULL, key, i), f = __shfl_xor_sync(FULL, found, i);
+            if (f != FULL && (found == FULL || k > key || (k == key && f < found))) key = k, found = f;
+        }
+        __syncthreads();
+        if (lane_index() == 0) room[warp_index()].x = __uint_as_float(key), room[warp_index()].id = found;
+        __syncthreads();
+        for (int i = 0; i < WARPS; i++) {
+            const u32 k = __float_as_uint(room[i].x), f = room[i].id;
+            if (f != FULL && (found == FULL || k > key || (k == key && f < found))) key = k, found = f;
+        }
+        if (found == FULL) return;
+        last_key = key, last_id = found, any = true;
+        if (threadIdx.x == 0) {
+            out[2 + 2 * n] = __uint_as_float(found);
+            out[3 + 2 * n] = (float)((double)row.at(found) - log_sum);
+        }
+    }
+}
+
+KERNEL {
+    extern __shared__ uint4 dynamic[];
+    __shared__ Best room[WARPS];
+    __shared__ double sums[WARPS];
+    __shared__ u64 bins[256], found[3];
+    __shared__ u32 counts[THREADS];
+    __shared__ bool is_last;
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const Batch batch{BATCH};
+    const u32 r = group_index() / PARTS, part = group_index() % PARTS;
+    if (r >= ROWS) return;
+    Row row{LOGITS + (size_t)r * VOCABULARY, 0, batch.span_f32(r, 9)};
+    if (row.penalty != 1.0f && batch.span(r, 14) > 0) {
+        u32* seen = (u32*)dynamic;
+        for (u32 i = threadIdx.x; i < (VOCABULARY + 31) / 32; i += THREADS) seen[i] = 0;
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < batch.span(r, 14); i += THREADS) {
+            const u32 id = batch.history(r, i);
+            if (id < VOCABULARY) atomicOr(&seen[id / 32], 1u << (id % 32));
+        }
+        __syncthreads();
+        row.seen = seen;
+    }
+    Best best{-INFINITE, 0};
+    const u32 share = (VOCABULARY + PARTS - 1) / PARTS;
+    for (u32 i = part * share + threadIdx.x; i < min((part + 1) * share, (u32)VOCABULARY); i += THREADS) best.meet(row.at(i), i);
+    best = block_best(best, room);
+    if (PARTS > 1) {
+        Best* parts = (Best*)PART_BEST + r * PARTS;
+        if (threadIdx.x == 0) {
+            parts[part] = best;
+            __threadfence();
+            is_last = atomicAdd(ZEROS + r, 1) == PARTS - 1;
+        }
+        __syncthreads();
+        if (!is_last) return;
+        __threadfence();
+        if (threadIdx.x == 0) ZEROS[r] = 0;
+        best = Best{-INFINITE, 0};
+        for (u32 i = 0; i < PARTS; i++) {
+            const float2 b = __ldcg((const float2*)(parts + i));
+            best.meet(b.x, __float_as_uint(b.y));
+        }
+    }
+    float* out = OUT + (size_t)r * (2 + 2 * TOP);
+    for (u32 i = threadIdx.x; i < 2 + 2 * TOP; i += THREADS) out[i] = NOT_A_NUMBER;
+    __syncthreads();
+    u32 id = FULL;
+    if (best.x < INFINITE && best.x > -INFINITE) {
+        id = best.id;
+        const float temperature = batch.span_f32(r, 5);
+        if (temperature > 0) {
+            const Draw d{row, best.x, temperature, 0, false, bins, found};
+            id = draw(batch, r, d, counts);
+        }
+        if (batch.span(r, 12) > 0) report(row, best.x, id, batch.span(r, 12), out, sums, room);
+    }
+    if (threadIdx.x == 0) {
+        out[0] = __uint_as_float(id);
+        FEED[r] = id;
+    }
+}

@@ -1,0 +1,12 @@
+// A sequence's row of a recurrent state, zeros where it begins: one block a sequence.
+KERNEL {
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const Batch batch{BATCH};
+    const u32 seq = group_index();
+    if (seq >= ROWS) return;
+    const bool begins = batch.span(seq, 4) != 0;
+    const float* row = STATE + (size_t)batch.span(seq, 3) * WIDTH;
+    for (u32 i = threadIdx.x; i < WIDTH; i += THREADS) OUT[(size_t)seq * WIDTH + i] = begins ? 0.0f : row[i];
+}

@@ -1,0 +1,13 @@
+//! Keeping numbers in a recurrent state in CUDA: a block a sequence.
+
+use super::*;
+use crate::cuda::Unit;
+
+pub(super) fn lower(op: &StateWrite, site: &Site) -> Lowering {
+    let rows = if op.window.is_some() { Expr::S } else { site.ins[0].rows.clone() };
+    let mut unit = Unit::new(256);
+    unit.batch().rows(&rows).set("WIDTH", site.ins[1].width).set("X_WIDTH", site.ins[0].width);
+    unit.set("KEPT", op.window.unwrap_or(0)).read("X_IN", "float", Arg::In(0)).update("STATE", "float", Arg::In(1));
+    unit.part(include_str!("kernel.cu"));
+    unit.lower("state_write/copy", rows, op.cost(site))
+}

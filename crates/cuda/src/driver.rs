@@ -1,0 +1,450 @@
+//! The driver's functions with errors as errors: a context, memory, modules, streams, events and graphs.
+
+use std::ffi::{CStr, CString, c_void};
+use std::path::PathBuf;
+
+use cudarc::driver::sys as cu;
+use onetrip_core::ops::CudaCaps;
+
+use crate::libs::Lib;
+
+/// What the driver refused.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{what}: {name} ({text})")]
+pub struct DriverError {
+    /// What was tried.
+    pub what: String,
+    /// The driver's name of the error.
+    pub name: String,
+    /// Its explanation.
+    pub text: String,
+    /// Memory is short.
+    pub out_of_memory: bool,
+}
+
+/// Turns a result of the driver into an error that says what was tried.
+pub fn check(code: cu::CUresult, what: impl FnOnce() -> String) -> Result<(), DriverError> {
+    if code == cu::CUresult::CUDA_SUCCESS {
+        return Ok(());
+    }
+    let (mut name, mut text) = (std::ptr::null(), std::ptr::null());
+    // SAFETY: the driver is open, since it gave the result; it hands out static strings or null.
+    let read = |p: *const std::ffi::c_char| match p.is_null() {
+        true => format!("{code:?}"),
+        false => unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned(),
+    };
+    // SAFETY: both pointers are to live variables.
+    unsafe {
+        cu::cuGetErrorName(code, &mut name);
+        cu::cuGetErrorString(code, &mut text);
+    }
+    let out_of_memory = code == cu::CUresult::CUDA_ERROR_OUT_OF_MEMORY;
+    Err(DriverError { what: what(), name: read(name), text: read(text), out_of_memory })
+}
+
+/// What a GPU is.
+#[derive(Clone, Debug)]
+pub struct Properties {
+    /// Its number.
+    pub ordinal: usize,
+    /// Its name.
+    pub name: String,
+    /// Compute capability: 90 for 9.0.
+    pub sm: u32,
+    /// Multiprocessors.
+    pub sms: u32,
+    /// Bytes of shared memory that a block may ask for.
+    pub shared: u32,
+    /// Bytes of the second-level cache.
+    pub l2: u64,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// CUDA version of the driver: 13000 for 13.0.
+    pub driver: i32,
+}
+
+impl Properties {
+    /// What kernels may know of it.
+    pub fn caps(&self) -> CudaCaps {
+        CudaCaps { sm: self.sm, sms: self.sms, shared: self.shared, lt: false }
+    }
+}
+
+/// Why there is no GPU.
+#[derive(Debug, thiserror::Error)]
+pub enum NoGpu {
+    /// A library.
+    #[error(transparent)]
+    Missing(#[from] crate::libs::Missing),
+    /// The driver.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+    /// Too old a driver.
+    #[error("the driver is for CUDA {}.{}, at least 12.8 is needed: update NVIDIA's driver", .0 / 1000, .0 % 1000 / 10)]
+    Old(i32),
+    /// No such GPU.
+    #[error("there is no GPU {0}: this machine has {1}")]
+    None(usize, i32),
+}
+
+/// The GPUs of this machine.
+pub fn list(extra: &[PathBuf]) -> Result<Vec<Properties>, NoGpu> {
+    Lib::Driver.open(extra)?;
+    let (mut version, mut count) = (0, 0);
+    // SAFETY: the library is open; pointers are to live integers.
+    unsafe {
+        check(cu::cuInit(0), || "starting the driver".into())?;
+        check(cu::cuDriverGetVersion(&mut version), || "asking for the driver's version".into())?;
+        check(cu::cuDeviceGetCount(&mut count), || "counting GPUs".into())?;
+    }
+    if version < 12080 {
+        return Err(NoGpu::Old(version));
+    }
+    (0..count as usize).map(|ordinal| properties(ordinal, version).map_err(NoGpu::from)).collect()
+}
+
+fn properties(ordinal: usize, driver: i32) -> Result<Properties, DriverError> {
+    use cu::CUdevice_attribute::*;
+    let mut device = 0;
+    let mut name = [0 as std::ffi::c_char; 256];
+    let mut memory = 0usize;
+    // SAFETY: pointers are to live variables of the sizes given.
+    unsafe {
+        check(cu::cuDeviceGet(&mut device, ordinal as i32), || format!("opening GPU {ordinal}"))?;
+        check(cu::cuDeviceGetName(name.as_mut_ptr(), 256, device), || "asking for its name".into())?;
+        check(cu::cuDeviceTotalMem_v2(&mut memory, device), || "asking for its memory".into())?;
+    }
+    let ask = |attribute| {
+        let mut value = 0;
+        // SAFETY: as above.
+        check(unsafe { cu::cuDeviceGetAttribute(&mut value, attribute, device) }, || {
+            format!("asking for {attribute:?}")
+        })
+        .map(|()| value as u32)
+    };
+    let major = ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    Ok(Properties {
+        ordinal,
+        // SAFETY: the driver ends the name with a zero within its 256 bytes.
+        name: unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
+        sm: major * 10 + ask(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        sms: ask(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        shared: ask(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)?,
+        l2: ask(CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE)? as u64,
+        memory: memory as u64,
+        driver,
+    })
+}
+
+/// A GPU's context and the stream that everything runs in.
+pub struct Gpu {
+    context: cu::CUcontext,
+    device: cu::CUdevice,
+    /// The stream.
+    pub stream: cu::CUstream,
+}
+
+// SAFETY: contexts and streams may be used from any thread that makes the context current, which `enter` does.
+unsafe impl Send for Gpu {}
+
+impl Gpu {
+    /// Opens a GPU.
+    pub fn open(ordinal: usize) -> Result<Gpu, DriverError> {
+        let (mut device, mut context, mut stream) = (0, std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: pointers are to live variables; the primary context is released in `drop`.
+        unsafe {
+            check(cu::cuDeviceGet(&mut device, ordinal as i32), || format!("opening GPU {ordinal}"))?;
+            check(cu::cuDevicePrimaryCtxRetain(&mut context, device), || format!("making a context on GPU {ordinal}"))?;
+            check(cu::cuCtxSetCurrent(context), || "entering the context".into())?;
+            let flag = cu::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
+            check(cu::cuStreamCreate(&mut stream, flag), || "making a stream".into())?;
+        }
+        Ok(Gpu { context, device, stream })
+    }
+
+    /// Makes the context current on this thread.
+    pub fn enter(&self) -> Result<(), DriverError> {
+        // SAFETY: the context lives as long as `self`.
+        check(unsafe { cu::cuCtxSetCurrent(self.context) }, || "entering the context".into())
+    }
+
+    /// Bytes of memory that are free.
+    pub fn free_memory(&self) -> u64 {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: pointers are to live integers.
+        unsafe { cu::cuMemGetInfo_v2(&mut free, &mut total) };
+        free as u64
+    }
+
+    /// Waits until the stream has nothing left to do.
+    pub fn wait(&self) -> Result<(), DriverError> {
+        // SAFETY: the stream is alive.
+        check(unsafe { cu::cuStreamSynchronize(self.stream) }, || "waiting for the GPU".into())
+    }
+
+    /// Device memory.
+    pub fn memory(&self, bytes: u64) -> Result<Memory, DriverError> {
+        let mut at = 0;
+        // SAFETY: the pointer is to a live variable; the memory is given back once, in `drop`.
+        check(unsafe { cu::cuMemAlloc_v2(&mut at, bytes.max(256) as usize) }, || format!("allocating {bytes} bytes"))?;
+        Ok(Memory { at, bytes })
+    }
+
+    /// Fills memory with a byte, in the order of the stream.
+    pub fn fill(&self, at: u64, byte: u8, bytes: u64) -> Result<(), DriverError> {
+        // SAFETY: callers name memory that they own.
+        check(unsafe { cu::cuMemsetD8Async(at, byte, bytes as usize, self.stream) }, || "filling memory".into())
+    }
+
+    /// Copies to the device and waits.
+    pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DriverError> {
+        self.wait()?;
+        let from = bytes.as_ptr().cast();
+        // SAFETY: the source is a live slice; callers name memory that they own and that is as large.
+        check(unsafe { cu::cuMemcpyHtoD_v2(at, from, bytes.len()) }, || {
+            format!("copying {} bytes to the GPU", bytes.len())
+        })
+    }
+
+    /// Copies to the device in the order of the stream; `from` must stay as it is until then.
+    pub fn write_later(&self, at: u64, from: &Pinned, bytes: usize) -> Result<(), DriverError> {
+        debug_assert!(bytes <= from.bytes);
+        // SAFETY: the pinned memory is as large and outlives the stream's work: its owner waits before it drops it.
+        let code = unsafe { cu::cuMemcpyHtoDAsync_v2(at, from.at.cast(), bytes, self.stream) };
+        check(code, || "copying the batch to the GPU".into())
+    }
+
+    /// Copies from the device after everything before it, and waits.
+    pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), DriverError> {
+        self.wait()?;
+        let to = bytes.as_mut_ptr().cast();
+        // SAFETY: the target is a live slice; callers name memory that they own and that is as large.
+        check(unsafe { cu::cuMemcpyDtoH_v2(to, at, bytes.len()) }, || {
+            format!("copying {} bytes from the GPU", bytes.len())
+        })
+    }
+
+    /// Copies from the device in the order of the stream, to byte `start` of pinned memory.
+    pub fn read_part(&self, from: u64, to: &Pinned, start: usize, bytes: usize) -> Result<(), DriverError> {
+        debug_assert!(start + bytes <= to.bytes);
+        // SAFETY: as in `write_later`; the part lies within the pinned memory.
+        let code = unsafe { cu::cuMemcpyDtoHAsync_v2(to.at.add(start).cast(), from, bytes, self.stream) };
+        check(code, || "copying outputs from the GPU".into())
+    }
+
+    /// Loads machine code or PTX and finds a kernel in it.
+    pub fn load(&self, code: &[u8], entry: &str, shared: u32) -> Result<Kernel, DriverError> {
+        let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // PTX is text that ends with a zero.
+        let mut image = code.to_vec();
+        image.push(0);
+        let name = CString::new(entry).unwrap_or_default();
+        // SAFETY: the image and the name outlive the calls; the module is unloaded with the context.
+        unsafe {
+            check(cu::cuModuleLoadData(&mut module, image.as_ptr().cast()), || format!("loading {entry}"))?;
+            check(cu::cuModuleGetFunction(&mut function, module, name.as_ptr()), || format!("finding {entry}"))?;
+            if shared > 0 {
+                let attribute = cu::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+                let code = cu::cuFuncSetAttribute(function, attribute, shared as i32);
+                check(code, || format!("asking for {shared} bytes of shared memory for {entry}"))?;
+            }
+        }
+        Ok(Kernel(function))
+    }
+
+    /// Hands a kernel over. `dependent`: it may start before the one in front of it is done, and waits by itself.
+    pub fn launch(&self, kernel: Kernel, args: &[u64], shape: Shape, dependent: bool) -> Result<(), DriverError> {
+        let mut values = args.to_vec();
+        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| (v as *mut u64).cast()).collect();
+        // SAFETY: an all-zero attribute is a valid one.
+        let mut attribute: cu::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+        attribute.id = cu::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+        attribute.value.programmaticStreamSerializationAllowed = 1;
+        let config = cu::CUlaunchConfig {
+            gridDimX: shape.groups,
+            gridDimY: 1,
+            gridDimZ: 1,
+            blockDimX: shape.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: shape.shared,
+            hStream: self.stream,
+            attrs: &mut attribute,
+            numAttrs: dependent as u32,
+        };
+        // SAFETY: the kernel takes as many pointers as its text has operands, and the driver copies them now.
+        let code = unsafe { cu::cuLaunchKernelEx(&config, kernel.0, pointers.as_mut_ptr(), std::ptr::null_mut()) };
+        check(code, || format!("launching {} groups of {} threads", shape.groups, shape.threads))
+    }
+
+    /// Records what `launches` hands over as a graph, instead of running it.
+    pub fn record(&self, launches: impl FnOnce() -> Result<(), DriverError>) -> Result<Graph, DriverError> {
+        let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        let (mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut());
+        // SAFETY: the stream is alive; capture is always ended; the graph is destroyed after it was instantiated.
+        unsafe {
+            check(cu::cuStreamBeginCapture_v2(self.stream, mode), || "beginning a graph".into())?;
+            let result = launches();
+            let ended = check(cu::cuStreamEndCapture(self.stream, &mut graph), || "ending a graph".into());
+            result?;
+            ended?;
+            let mut nodes = 0;
+            check(cu::cuGraphGetNodes(graph, std::ptr::null_mut(), &mut nodes), || "counting a graph".into())?;
+            let made = check(cu::cuGraphInstantiateWithFlags(&mut executable, graph, 0), || "making a graph".into());
+            cu::cuGraphDestroy(graph);
+            made?;
+            Ok(Graph { executable, nodes })
+        }
+    }
+
+    /// Hands a graph over.
+    pub fn replay(&self, graph: &Graph) -> Result<(), DriverError> {
+        // SAFETY: graph and stream are alive.
+        check(unsafe { cu::cuGraphLaunch(graph.executable, self.stream) }, || "launching a graph".into())
+    }
+
+    /// An event.
+    pub fn event(&self, timed: bool) -> Result<Event, DriverError> {
+        let mut event = std::ptr::null_mut();
+        let flag = if timed { 0 } else { cu::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 };
+        // SAFETY: the pointer is to a live variable.
+        check(unsafe { cu::cuEventCreate(&mut event, flag) }, || "making an event".into())?;
+        Ok(Event(event))
+    }
+
+    /// Notes where the stream is.
+    pub fn mark(&self, event: &Event) -> Result<(), DriverError> {
+        // SAFETY: event and stream are alive.
+        check(unsafe { cu::cuEventRecord(event.0, self.stream) }, || "recording an event".into())
+    }
+
+    /// Memory of the host that the GPU reaches by itself.
+    pub fn pinned(&self, bytes: usize) -> Result<Pinned, DriverError> {
+        let mut at = std::ptr::null_mut();
+        let bytes = bytes.max(4096);
+        // SAFETY: the pointer is to a live variable; the memory is given back once.
+        check(unsafe { cu::cuMemHostAlloc(&mut at, bytes, 0) }, || {
+            format!("pinning {bytes} bytes of the host's memory")
+        })?;
+        Ok(Pinned { at: at.cast(), bytes })
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // SAFETY: both were made in `open`; nothing uses them afterwards.
+        unsafe {
+            cu::cuStreamDestroy_v2(self.stream);
+            cu::cuDevicePrimaryCtxRelease_v2(self.device);
+        }
+    }
+}
+
+/// A kernel that was loaded.
+#[derive(Clone, Copy)]
+pub struct Kernel(cu::CUfunction);
+
+// SAFETY: a function handle is a name inside its context.
+unsafe impl Send for Kernel {}
+
+/// How a kernel is launched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Groups.
+    pub groups: u32,
+    /// Threads of a group.
+    pub threads: u32,
+    /// Bytes of dynamic shared memory.
+    pub shared: u32,
+}
+
+/// Device memory.
+pub struct Memory {
+    /// Where it begins.
+    pub at: u64,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated once, and its owner waited for what uses it.
+        unsafe { cu::cuMemFree_v2(self.at) };
+    }
+}
+
+/// Pinned memory of the host.
+pub struct Pinned {
+    at: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: plain memory with one owner.
+unsafe impl Send for Pinned {}
+
+impl Pinned {
+    /// Its bytes. The GPU must not be writing to them.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: allocated with this size; the owner waits for copies into it first.
+        unsafe { std::slice::from_raw_parts(self.at, self.bytes) }
+    }
+
+    /// Its bytes, to write. The GPU must not be reading them.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and there is one owner.
+        unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes) }
+    }
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        // SAFETY: it was allocated once, and its owner waited for copies.
+        unsafe { cu::cuMemFreeHost(self.at.cast()) };
+    }
+}
+
+/// A point in the stream.
+pub struct Event(cu::CUevent);
+
+// SAFETY: events may be used from any thread in their context.
+unsafe impl Send for Event {}
+
+impl Event {
+    /// Waits until the stream has come there.
+    pub fn wait(&self) -> Result<(), DriverError> {
+        // SAFETY: the event is alive.
+        check(unsafe { cu::cuEventSynchronize(self.0) }, || "waiting for the GPU".into())
+    }
+
+    /// Seconds from an earlier event to this one.
+    pub fn since(&self, earlier: &Event) -> f64 {
+        let mut ms = 0f32;
+        // SAFETY: both events are alive and were reached.
+        let code = unsafe { cu::cuEventElapsedTime_v2(&mut ms, earlier.0, self.0) };
+        if code == cu::CUresult::CUDA_SUCCESS { f64::from(ms) / 1000.0 } else { f64::NAN }
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made once.
+        unsafe { cu::cuEventDestroy_v2(self.0) };
+    }
+}
+
+/// A recorded graph.
+pub struct Graph {
+    executable: cu::CUgraphExec,
+    /// Its nodes.
+    pub nodes: usize,
+}
+
+// SAFETY: a graph is launched by one owner at a time.
+unsafe impl Send for Graph {}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: made once; a running launch keeps what it needs.
+        unsafe { cu::cuGraphExecDestroy(self.executable) };
+    }
+}

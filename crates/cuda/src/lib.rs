@@ -1,0 +1,579 @@
+//! The CUDA device: it compiles text, owns memory, launches and times. It knows no op.
+//!
+//! A plan is recorded once for each shape of batch as a graph and replayed: one submission a step. What changes from step
+//! to step lies in one buffer that is copied in front of it. Kernels are launched dependent on the one before: they may
+//! start early, fetch weights, and wait by themselves.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use onetrip_core::batch::StepBatch;
+use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData};
+use onetrip_core::ops::{Code, Target, Text};
+use onetrip_core::plan::{BufRef, Plan};
+
+pub mod driver;
+pub mod libs;
+pub mod nvrtc;
+
+use driver::{DriverError, Event, Gpu, Graph, Kernel, Memory, NoGpu, Pinned, Properties, Shape};
+use nvrtc::{CompileError, Compiler};
+
+/// Slots and operands begin at multiples of this.
+const ALIGN: u64 = 256;
+/// Fills slots and guards in tests: four of it are a NaN.
+const POISON: u8 = 0xff;
+/// Guard bytes behind each slot in tests.
+const GUARD: u64 = 256;
+/// Bytes of zeroed words that kernels count in.
+const ZEROS: u64 = 4 << 20;
+/// Recorded graphs that a recording keeps: one a shape of batch.
+const GRAPHS: usize = 64;
+/// Outputs up to this size are copied to the host with every run; larger ones are expected to be read at once.
+const STAGED: u64 = 64 << 20;
+
+/// How dispatches are handed over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Commit {
+    /// A launch each.
+    Each,
+    /// A kept graph.
+    #[default]
+    Replay,
+}
+
+/// What can be chosen when the device is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which GPU.
+    pub ordinal: usize,
+    /// How dispatches are handed over.
+    pub commit: Commit,
+    /// Kernels wait for the end of the one before them.
+    pub serial: bool,
+    /// Folder for compiled kernels.
+    pub cache: Option<PathBuf>,
+    /// Folders where libraries are looked for besides the usual places.
+    pub libraries: Vec<PathBuf>,
+}
+
+/// Why the device cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no GPU to use.
+    #[error(transparent)]
+    NoGpu(#[from] NoGpu),
+    /// There is no compiler.
+    #[error(transparent)]
+    Compiler(#[from] CompileError),
+    /// The driver refused.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+/// What a recording does, in order.
+enum Entry {
+    Dispatch(usize),
+    Stamp,
+}
+
+struct CudaRecording {
+    plan: Arc<Plan>,
+    entries: Vec<Entry>,
+    /// Kernels of the plan's rows.
+    kernels: Vec<Option<(Kernel, Arc<Text>)>>,
+    /// Graphs by the shape of the batch; none after its first run, which is not worth a graph yet.
+    graphs: std::sync::Mutex<HashMap<Vec<u64>, Option<(u64, Graph)>>>,
+}
+
+/// What a run left on the host.
+struct Kept {
+    run: u64,
+    done: Event,
+    /// Batch words on their way.
+    words: Pinned,
+    /// Outputs, in order, and where each begins.
+    outputs: Pinned,
+    at: Vec<u64>,
+}
+
+/// The device.
+pub struct CudaDevice {
+    // Memory goes before the context it is in.
+    weights: Vec<Memory>,
+    weight_at: Vec<u64>,
+    states: Vec<Memory>,
+    arena: Option<Memory>,
+    words: Option<Memory>,
+    feed: Memory,
+    zeros: Memory,
+    ring: Vec<Kept>,
+    events: Vec<Event>,
+    kernels: HashMap<Text, Kernel>,
+    recording: Option<CudaRecording>,
+    offsets: Vec<(u64, u64)>,
+    /// Rises when memory moves: graphs made before cannot be replayed.
+    generation: u64,
+    guard: bool,
+    stamps: Vec<f64>,
+    runs: u64,
+    counts: Counts,
+    compiler: Compiler,
+    options: Options,
+    properties: Properties,
+    name: String,
+    gpu: Gpu,
+}
+
+impl CudaDevice {
+    /// Opens a GPU.
+    pub fn open(options: Options) -> Result<CudaDevice, OpenError> {
+        let all = driver::list(&options.libraries)?;
+        let none = NoGpu::None(options.ordinal, all.len() as i32);
+        let properties = all.into_iter().nth(options.ordinal).ok_or(none)?;
+        let compiler = Compiler::new(properties.sm, options.cache.clone(), &options.libraries)?;
+        let gpu = Gpu::open(options.ordinal)?;
+        let (feed, zeros) = (gpu.memory(1 << 16)?, gpu.memory(ZEROS)?);
+        gpu.fill(feed.at, 0, feed.bytes)?;
+        gpu.fill(zeros.at, 0, zeros.bytes)?;
+        let mut ring = vec![];
+        for _ in 0..RING {
+            let (done, words, outputs) = (gpu.event(false)?, gpu.pinned(1 << 16)?, gpu.pinned(1 << 16)?);
+            ring.push(Kept { run: 0, done, words, outputs, at: vec![] });
+        }
+        let name = if options.ordinal == 0 { "cuda".into() } else { format!("cuda:{}", options.ordinal) };
+        Ok(CudaDevice {
+            weights: vec![],
+            weight_at: vec![],
+            states: vec![],
+            arena: None,
+            words: None,
+            feed,
+            zeros,
+            ring,
+            events: vec![],
+            kernels: HashMap::new(),
+            recording: None,
+            offsets: vec![],
+            generation: 0,
+            guard: false,
+            stamps: vec![],
+            runs: 0,
+            counts: Counts::default(),
+            compiler,
+            options,
+            properties,
+            name,
+            gpu,
+        })
+    }
+
+    /// What the GPU is.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// What the compiler is asked for, and its version.
+    pub fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
+    /// Compiles kernels that will be wanted, on all processors.
+    pub fn prepare(&mut self, texts: &[Arc<Text>]) -> Result<(), DeviceError> {
+        let mut wanted: Vec<&Arc<Text>> = texts.iter().filter(|t| !self.kernels.contains_key(&***t)).collect();
+        wanted.sort_by(|a, b| a.source.cmp(&b.source));
+        wanted.dedup();
+        let sources: Vec<(&str, &str)> = wanted.iter().map(|t| (&*t.entry, &*t.source)).collect();
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let codes = self.compiler.compile_all(&sources, threads);
+        for (text, code) in wanted.into_iter().zip(codes) {
+            let failed = |why: String| DeviceError::Failed { device: self.name.clone(), at: String::new(), why };
+            let code = code.map_err(|e| failed(e.to_string()))?;
+            let kernel = self.gpu.load(&code, &text.entry, text.shared).map_err(|e| failed(e.to_string()))?;
+            self.kernels.insert((**text).clone(), kernel);
+        }
+        Ok(())
+    }
+
+    fn failed(&self, e: DriverError) -> DeviceError {
+        let hint = if e.out_of_memory {
+            let (free, all) = (self.gpu.free_memory() as f64 / 1e9, self.properties.memory as f64 / 1e9);
+            format!(
+                "; {free:.1} GB of {all:.1} GB are free: use a smaller --context, --batch or model, or end what else uses the GPU"
+            )
+        } else {
+            String::new()
+        };
+        DeviceError::Failed { device: self.name.clone(), at: String::new(), why: format!("{e}{hint}") }
+    }
+
+    /// Memory for something, or why not.
+    fn allocate(&self, bytes: u64, what: &str) -> Result<Memory, DeviceError> {
+        self.gpu.memory(bytes).map_err(|e| match e.out_of_memory {
+            true => {
+                let (free, all) = (self.gpu.free_memory() as f64 / 1e9, self.properties.memory as f64 / 1e9);
+                let what = format!("{what} ({free:.1} GB of its {all:.1} GB are free)");
+                DeviceError::Memory { device: self.name.clone(), asked: bytes, what }
+            }
+            false => self.failed(e),
+        })
+    }
+
+    /// Places the plan's slots in the arena for a batch.
+    fn place_slots(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
+        self.offsets.clear();
+        let (mut end, guard) = (0u64, if self.guard { GUARD } else { 0 });
+        for &bytes in bytes {
+            self.offsets.push((end, bytes));
+            end = end.saturating_add(bytes).saturating_add(guard).saturating_add(ALIGN - 1) / ALIGN * ALIGN;
+        }
+        if self.arena.as_ref().is_none_or(|a| a.bytes < end) {
+            self.gpu.wait().map_err(|e| self.failed(e))?;
+            self.arena = None;
+            self.arena = Some(self.allocate(end, "slots of a step")?);
+            self.generation += 1;
+        }
+        if self.guard
+            && let Some(arena) = &self.arena
+        {
+            self.gpu.fill(arena.at, POISON, arena.bytes).map_err(|e| self.failed(e))?;
+        }
+        Ok(())
+    }
+
+    /// Copies the batch's words to the device, in order with everything else.
+    fn send_words(&mut self, batch: &StepBatch, slot: usize) -> Result<(), DeviceError> {
+        let words = batch.words();
+        let bytes: &[u8] = bytemuck::cast_slice(&words);
+        if self.words.as_ref().is_none_or(|w| w.bytes < bytes.len() as u64) {
+            self.gpu.wait().map_err(|e| self.failed(e))?;
+            self.words = None;
+            self.words =
+                Some(self.allocate((bytes.len() as u64 * 2).next_power_of_two().max(1 << 16), "the step batch")?);
+            self.generation += 1;
+        }
+        if self.ring[slot].words.bytes().len() < bytes.len() {
+            let room = self.gpu.pinned(bytes.len().next_power_of_two()).map_err(|e| self.failed(e))?;
+            self.ring[slot].words = room;
+        }
+        let kept = &mut self.ring[slot];
+        kept.words.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        let at = self.words.as_ref().map_or(0, |w| w.at);
+        self.gpu.write_later(at, &self.ring[slot].words, bytes.len()).map_err(|e| self.failed(e))
+    }
+
+    fn address(&self, operand: &BufRef) -> u64 {
+        let slots = self.arena.as_ref().map_or(0, |a| a.at);
+        match *operand {
+            BufRef::Weight(w) => self.weight_at[w],
+            BufRef::State(s) => self.states[s].at,
+            BufRef::Slot(s) => slots + self.offsets[s].0,
+            BufRef::Batch => self.words.as_ref().map_or(0, |w| w.at),
+            BufRef::Feed => self.feed.at,
+            BufRef::Zeros => self.zeros.at,
+        }
+    }
+
+    /// Hands over the recording's dispatches, one launch each; `stamps` says that events are wanted at the stamps.
+    fn launch_all(&self, r: &CudaRecording, batch: &StepBatch, stamps: bool) -> Result<(), (usize, DriverError)> {
+        let bind = batch.bind();
+        let (mut event, mut is_first) = (0, true);
+        for entry in &r.entries {
+            let Entry::Dispatch(n) = entry else {
+                if stamps {
+                    self.gpu.mark(&self.events[event]).map_err(|e| (0, e))?;
+                    event += 1;
+                }
+                continue;
+            };
+            let Some((kernel, text)) = &r.kernels[*n] else { continue };
+            let d = &r.plan.dispatches[*n];
+            let args: Vec<u64> = d.args.iter().map(|a| self.address(a)).collect();
+            let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX);
+            if groups == 0 {
+                continue;
+            }
+            let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
+            // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
+            let dependent = self.properties.sm >= 90 && !stamps && !is_first && !self.options.serial;
+            self.gpu.launch(*kernel, &args, shape, dependent).map_err(|e| (*n, e))?;
+            is_first = false;
+        }
+        Ok(())
+    }
+
+    fn hand_over(&mut self, r: &CudaRecording, batch: &StepBatch, shape: Vec<u64>) -> Result<(), DeviceError> {
+        let at = |device: &Self, (n, e): (usize, DriverError)| {
+            let at = format!(" at dispatch {n} ({})", r.plan.dispatches[n].name);
+            match device.failed(e) {
+                DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at, why },
+                other => other,
+            }
+        };
+        let has_stamps = r.entries.iter().any(|e| matches!(e, Entry::Stamp));
+        if has_stamps || self.options.commit == Commit::Each {
+            return self.launch_all(r, batch, has_stamps).map_err(|e| at(self, e));
+        }
+        let mut graphs = r.graphs.lock().unwrap_or_else(|e| e.into_inner());
+        match graphs.get(&shape) {
+            Some(Some((generation, graph))) if *generation == self.generation => {
+                return self.gpu.replay(graph).map_err(|e| self.failed(e));
+            }
+            // Seen before: from now on it is a graph.
+            Some(_) => {
+                let mut failed = 0;
+                let made = self.gpu.record(|| {
+                    self.launch_all(r, batch, false).map_err(|(n, e)| {
+                        failed = n;
+                        e
+                    })
+                });
+                let graph = made.map_err(|e| at(self, (failed, e)))?;
+                self.gpu.replay(&graph).map_err(|e| self.failed(e))?;
+                graphs.insert(shape, Some((self.generation, graph)));
+            }
+            None => {
+                if graphs.len() >= GRAPHS {
+                    self.gpu.wait().map_err(|e| self.failed(e))?;
+                    graphs.clear();
+                }
+                self.launch_all(r, batch, false).map_err(|e| at(self, e))?;
+                graphs.insert(shape, None);
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies the outputs of the run to the host behind it, and marks its end.
+    fn keep_outputs(&mut self, plan: &Plan, batch: &StepBatch, slot: usize) -> Result<(), DeviceError> {
+        let rows = batch.bind().t;
+        let mut at = vec![];
+        let mut end = 0u64;
+        for &(s, width) in &plan.outputs {
+            at.push(end);
+            end += self.offsets[s].1.min(rows * width as u64 * 4).next_multiple_of(ALIGN);
+        }
+        if end > self.ring[slot].outputs.bytes().len() as u64 && end <= STAGED {
+            self.ring[slot].outputs =
+                self.gpu.pinned((end as usize).next_power_of_two()).map_err(|e| self.failed(e))?;
+        }
+        if end <= STAGED {
+            for (&(s, width), &to) in plan.outputs.iter().zip(&at) {
+                let bytes = self.offsets[s].1.min(rows * width as u64 * 4);
+                let from = self.address(&BufRef::Slot(s));
+                self.gpu
+                    .read_part(from, &self.ring[slot].outputs, to as usize, bytes as usize)
+                    .map_err(|e| self.failed(e))?;
+            }
+        } else {
+            at.clear();
+        }
+        self.gpu.mark(&self.ring[slot].done).map_err(|e| self.failed(e))?;
+        self.ring[slot].at = at;
+        Ok(())
+    }
+}
+
+impl Device for CudaDevice {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn target(&self) -> Target {
+        Target::Cuda(self.properties.caps())
+    }
+
+    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+        self.gpu.enter().and_then(|()| self.gpu.wait()).map_err(|e| self.failed(e))?;
+        (self.weights, self.weight_at) = (vec![], vec![]);
+        self.generation += 1;
+        let sizes = weights.iter().map(|w| ((**w).as_ref().len() as u64).next_multiple_of(ALIGN));
+        let all = self.allocate(sizes.clone().sum::<u64>() + ALIGN, "weights")?;
+        let mut at = all.at;
+        for (weight, size) in weights.iter().zip(sizes) {
+            self.gpu.write(at, (**weight).as_ref()).map_err(|e| self.failed(e))?;
+            self.weight_at.push(at);
+            at += size;
+        }
+        self.weights.push(all);
+        Ok(())
+    }
+
+    fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
+        self.gpu.enter().and_then(|()| self.gpu.wait()).map_err(|e| self.failed(e))?;
+        self.states.clear();
+        self.generation += 1;
+        for &b in bytes {
+            let state = self.allocate(b, "caches")?;
+            self.gpu.fill(state.at, 0, state.bytes).map_err(|e| self.failed(e))?;
+            self.states.push(state);
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, plan: &Arc<Plan>) {
+        let kernels = plan.dispatches.iter().map(|_| None).collect();
+        self.recording =
+            Some(CudaRecording { plan: plan.clone(), entries: vec![], kernels, graphs: Default::default() });
+        // Errors come out of `encode`, which asks for each kernel again.
+        let texts: Vec<Arc<Text>> = plan.dispatches.iter().filter_map(text_of).collect();
+        let _ = self.gpu.enter();
+        let _ = self.prepare(&texts);
+    }
+
+    fn encode(&mut self, n: usize) -> Result<(), DeviceError> {
+        let Some(mut r) = self.recording.take() else { return Ok(()) };
+        let d = &r.plan.dispatches[n];
+        if let Some(why) = d.gap {
+            return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
+        }
+        if let Some(text) = text_of(d) {
+            self.prepare(std::slice::from_ref(&text)).map_err(|e| match e {
+                DeviceError::Failed { device, why, .. } => {
+                    DeviceError::Failed { device, at: format!(" at dispatch {n} ({}, {})", d.name, d.kernel), why }
+                }
+                other => other,
+            })?;
+            r.kernels[n] = self.kernels.get(&*text).map(|k| (*k, text));
+        }
+        r.entries.push(Entry::Dispatch(n));
+        self.recording = Some(r);
+        Ok(())
+    }
+
+    fn stamp(&mut self) {
+        if let Some(r) = &mut self.recording {
+            r.entries.push(Entry::Stamp);
+        }
+    }
+
+    fn finish(&mut self) -> Recording {
+        Recording(Box::new(self.recording.take()))
+    }
+
+    fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
+        let Some(Some(r)) = recording.0.downcast_ref::<Option<CudaRecording>>() else {
+            return Err(DeviceError::Batch("the recording is not one of the CUDA device".into()));
+        };
+        if batch.rope.len() != r.plan.ropes.len() {
+            let (have, want) = (batch.rope.len(), r.plan.ropes.len());
+            return Err(DeviceError::Batch(format!("{have} rotary tables, the plan has {want}")));
+        }
+        self.gpu.enter().map_err(|e| self.failed(e))?;
+        let slot = (self.runs % RING as u64) as usize;
+        // Its words and outputs are those of the run RING before this one.
+        if self.ring[slot].run > 0 {
+            self.ring[slot].done.wait().map_err(|e| self.failed(e))?;
+        }
+        let stamps = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
+        while self.events.len() < stamps {
+            let event = self.gpu.event(true).map_err(|e| self.failed(e))?;
+            self.events.push(event);
+        }
+        let bytes = r.plan.slot_bytes(batch.bind());
+        self.place_slots(&bytes)?;
+        self.send_words(batch, slot)?;
+        // Everything that a recorded launch holds: places of slots and numbers of groups.
+        let bind = batch.bind();
+        let shape = bytes.iter().copied().chain(r.plan.dispatches.iter().map(|d| d.grid.eval(bind))).collect();
+        self.hand_over(r, batch, shape)?;
+        self.keep_outputs(&r.plan, batch, slot)?;
+        self.runs += 1;
+        self.ring[slot].run = self.runs;
+        self.counts.dispatches += r.kernels.iter().flatten().count() as u64;
+        self.counts.commits += 1;
+        if stamps > 0 {
+            self.wait()?;
+            let first = &self.events[0];
+            self.stamps = self.events[..stamps].iter().map(|e| e.since(first)).collect();
+        }
+        Ok(Ticket(self.runs))
+    }
+
+    fn wait(&mut self) -> Result<(), DeviceError> {
+        self.counts.waits += 1;
+        self.gpu.enter().and_then(|()| self.gpu.wait()).map_err(|e| self.failed(e))
+    }
+
+    fn in_flight(&self) -> usize {
+        RING
+    }
+
+    fn stamps(&self) -> &[f64] {
+        &self.stamps
+    }
+
+    fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError> {
+        let slot = (run.0.wrapping_sub(1) % RING as u64) as usize;
+        if self.ring[slot].run != run.0 {
+            return Err(DeviceError::Batch(format!(
+                "the outputs of run {} are gone: {} came after it",
+                run.0, self.runs
+            )));
+        }
+        self.gpu.enter().map_err(|e| self.failed(e))?;
+        self.counts.waits += 1;
+        self.ring[slot].done.wait().map_err(|e| self.failed(e))?;
+        let (s, width) = plan.outputs[index];
+        let mut numbers = vec![0f32; rows * width];
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut numbers);
+        match self.ring[slot].at.get(index) {
+            Some(&at) => {
+                bytes.copy_from_slice(&self.ring[slot].outputs.bytes()[at as usize..at as usize + bytes.len()])
+            }
+            None if run.0 == self.runs => {
+                self.gpu.read(self.address(&BufRef::Slot(s)), bytes).map_err(|e| self.failed(e))?;
+            }
+            None => return Err(DeviceError::Batch("a large output must be read before the next run".into())),
+        }
+        Ok(numbers)
+    }
+
+    fn read_state(&mut self, index: usize) -> Vec<u8> {
+        let state = &self.states[index];
+        let mut bytes = vec![0; state.bytes as usize];
+        // A failure shows in the next submission, which reports it.
+        let _ = self.gpu.enter().and_then(|()| self.gpu.read(state.at, &mut bytes));
+        bytes
+    }
+
+    fn write_state(&mut self, index: usize, bytes: &[u8]) {
+        let _ = self.gpu.enter().and_then(|()| self.gpu.write(self.states[index].at, bytes));
+    }
+
+    fn set_guards(&mut self, on: bool) {
+        self.guard = on;
+        self.generation += 1;
+    }
+
+    fn guards_intact(&mut self) -> bool {
+        let Some(arena) = &self.arena else { return true };
+        let mut bytes = vec![0; arena.bytes as usize];
+        if self.gpu.enter().and_then(|()| self.gpu.read(arena.at, &mut bytes)).is_err() {
+            return false;
+        }
+        self.offsets
+            .iter()
+            .map(|(at, len)| (at + len) as usize)
+            .all(|end| bytes[end..end + GUARD as usize].iter().all(|b| *b == POISON))
+    }
+
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+}
+
+impl Drop for CudaDevice {
+    fn drop(&mut self) {
+        // Nothing that is freed now may still be in use.
+        let _ = self.gpu.enter().and_then(|()| self.gpu.wait());
+    }
+}
+
+fn text_of(d: &onetrip_core::plan::Dispatch) -> Option<Arc<Text>> {
+    match &d.code {
+        Some(Code::Text(text)) => Some(text.clone()),
+        _ => None,
+    }
+}

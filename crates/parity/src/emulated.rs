@@ -1,0 +1,297 @@
+//! CUDA kernels on the processor: a device that compiles their text as C++ and runs a block's threads as fibers. It finds
+//! wrong indices, lost barriers and wrong arithmetic on machines without a GPU; it says nothing about speed.
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use libloading::Library;
+use libtest_mimic::{Failed, Trial};
+use onetrip_core::batch::StepBatch;
+use onetrip_core::cpu_mem::AlignedBytes;
+use onetrip_core::cuda::MACHINE;
+use onetrip_core::device::{Counts, Device, DeviceError, Recording, Ticket, WeightData};
+use onetrip_core::formats::DType;
+use onetrip_core::ops::{Code, CudaCaps, Op, Target, Text};
+use onetrip_core::plan::{BufRef, Plan};
+use onetrip_engine::files::ModelFile;
+use onetrip_engine::model::{Model, ModelOptions};
+use onetrip_engine::step::Engine;
+
+use crate::harness::{CHUNK, Options, exceeds, forced, load, root_mean_square, sequences};
+
+/// Guard bytes behind each slot in tests, and what they and the slots are filled with: four of it are a NaN.
+const GUARD: usize = 256;
+const POISON: u8 = 0xff;
+
+type Launch = unsafe extern "C" fn(*const *mut u8, u32, u32, u32);
+
+/// The device.
+pub struct Emulated {
+    folder: tempfile::TempDir,
+    kernels: HashMap<Text, Library>,
+    caps: CudaCaps,
+    weights: Vec<AlignedBytes>,
+    states: Vec<AlignedBytes>,
+    arena: AlignedBytes,
+    offsets: Vec<(usize, usize)>,
+    feed: AlignedBytes,
+    zeros: AlignedBytes,
+    plan: Option<Arc<Plan>>,
+    runs: u64,
+}
+
+impl Emulated {
+    /// A device; none where there is no C++ compiler.
+    pub fn new() -> Option<Emulated> {
+        Command::new("g++").arg("--version").output().ok().filter(|o| o.status.success())?;
+        Some(Emulated {
+            folder: tempfile::tempdir().ok()?,
+            kernels: HashMap::new(),
+            caps: CudaCaps { lt: false, ..CudaCaps::default() },
+            weights: vec![],
+            states: vec![],
+            arena: AlignedBytes::default(),
+            offsets: vec![],
+            feed: AlignedBytes::zeroed(1 << 12),
+            zeros: AlignedBytes::zeroed(1 << 16),
+            plan: None,
+            runs: 0,
+        })
+    }
+
+    fn compile(&mut self, text: &Text) -> Result<(), DeviceError> {
+        if self.kernels.contains_key(text) {
+            return Ok(());
+        }
+        let path = self.folder.path().join(format!("{}.cpp", self.kernels.len()));
+        let args: Vec<String> = (0..text.access.len()).map(|i| format!("emulated_args[{i}]")).collect();
+        let source = text
+            .source
+            .replace(MACHINE, "")
+            .replace("extern __shared__ uint4 dynamic[];", "uint4* dynamic = emulated_shared;");
+        let source = format!(
+            "{}\n{source}\nstatic void** emulated_args;\nstatic void emulated_call() {{ {}({}); }}\n\
+             extern \"C\" void launch(void** args, u32 groups, u32 threads, u32 shared) {{\n\
+             emulated_args = args; emulated_body = emulated_call;\n\
+             std::vector<uint4> room(shared / 16 + 1); emulated_shared = room.data();\n\
+             gridDim = {{groups, 1, 1}}; blockDim = {{threads, 1, 1}};\n\
+             for (u32 g = 0; g < groups; g++) {{ std::memset(room.data(), 255, room.size() * 16); blockIdx = {{g, 0, 0}}; \
+             run_block(threads); }}\n}}\n",
+            include_str!("emulated/machine.h"),
+            text.entry,
+            args.join(", ")
+        );
+        let failed = |why: String| DeviceError::Failed { device: "emulated".into(), at: String::new(), why };
+        std::fs::write(&path, source).map_err(|e| failed(e.to_string()))?;
+        let so = path.with_extension("so");
+        let flags = [
+            "-std=c++17",
+            "-O1",
+            "-march=native",
+            "-ffp-contract=off",
+            "-fPIC",
+            "-shared",
+            "-w",
+            "-fno-strict-aliasing",
+            "-o",
+        ];
+        let made = Command::new("g++").args(flags).arg(&so).arg(&path).output().map_err(|e| failed(e.to_string()))?;
+        if !made.status.success() {
+            return Err(failed(format!("{}: {}", text.entry, String::from_utf8_lossy(&made.stderr))));
+        }
+        // SAFETY: the library was made of the text above and runs nothing when it is opened.
+        let library = unsafe { Library::new(&so) }.map_err(|e| failed(e.to_string()))?;
+        self.kernels.insert(text.clone(), library);
+        Ok(())
+    }
+
+    fn place_slots(&mut self, plan: &Plan, batch: &StepBatch) {
+        self.offsets.clear();
+        let mut end = 0;
+        for bytes in plan.slot_bytes(batch.bind()) {
+            self.offsets.push((end, bytes as usize));
+            end = (end + bytes as usize + GUARD).next_multiple_of(256);
+        }
+        self.arena = AlignedBytes::zeroed(end.max(1));
+        self.arena.as_mut().fill(POISON);
+    }
+}
+
+impl Device for Emulated {
+    fn name(&self) -> &str {
+        "emulated"
+    }
+
+    fn target(&self) -> Target {
+        Target::Cuda(self.caps)
+    }
+
+    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+        self.weights = weights.iter().map(|w| AlignedBytes::copy_of((**w).as_ref())).collect();
+        Ok(())
+    }
+
+    fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
+        self.states = bytes.iter().map(|&b| AlignedBytes::zeroed(b as usize)).collect();
+        Ok(())
+    }
+
+    fn begin(&mut self, plan: &Arc<Plan>) {
+        self.plan = Some(plan.clone());
+    }
+
+    fn encode(&mut self, n: usize) -> Result<(), DeviceError> {
+        let Some(plan) = self.plan.clone() else { return Ok(()) };
+        let d = &plan.dispatches[n];
+        if let Some(why) = d.gap {
+            return Err(DeviceError::Gap { n, name: d.name.clone(), device: "emulated".into(), why });
+        }
+        match &d.code {
+            Some(Code::Text(text)) => self.compile(text),
+            _ => Ok(()),
+        }
+    }
+
+    fn stamp(&mut self) {}
+
+    fn finish(&mut self) -> Recording {
+        Recording(Box::new(self.plan.take()))
+    }
+
+    fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
+        let Some(Some(plan)) = recording.0.downcast_ref::<Option<Arc<Plan>>>() else {
+            return Err(DeviceError::Batch("the recording is not one of this device".into()));
+        };
+        self.place_slots(plan, batch);
+        let mut words = AlignedBytes::copy_of(bytemuck::cast_slice(&batch.words()));
+        for d in &plan.dispatches {
+            let Some(Code::Text(text)) = &d.code else { continue };
+            let args: Vec<*mut u8> = d
+                .args
+                .iter()
+                .map(|arg| match *arg {
+                    BufRef::Weight(w) => self.weights[w].as_mut().as_mut_ptr(),
+                    BufRef::State(s) => self.states[s].as_mut().as_mut_ptr(),
+                    BufRef::Slot(s) => self.arena.as_mut()[self.offsets[s].0..].as_mut_ptr(),
+                    BufRef::Batch => words.as_mut().as_mut_ptr(),
+                    BufRef::Feed => self.feed.as_mut().as_mut_ptr(),
+                    BufRef::Zeros => self.zeros.as_mut().as_mut_ptr(),
+                })
+                .collect();
+            let library = &self.kernels[&**text];
+            // SAFETY: `launch` has this signature in every library made by `compile`; operands are alive and as large as
+            // the plan says, which is what this device tests.
+            unsafe {
+                let launch = library.get::<Launch>(b"launch").map_err(|e| DeviceError::Batch(e.to_string()))?;
+                launch(args.as_ptr(), d.grid.eval(batch.bind()) as u32, text.workgroup, text.shared);
+            }
+            if self.zeros.as_ref().iter().any(|b| *b != 0) {
+                return Err(DeviceError::Batch(format!("{} leaves counters behind", d.kernel)));
+            }
+        }
+        self.runs += 1;
+        Ok(Ticket(self.runs))
+    }
+
+    fn wait(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
+    fn in_flight(&self) -> usize {
+        1
+    }
+
+    fn stamps(&self) -> &[f64] {
+        &[]
+    }
+
+    fn output(&mut self, _: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError> {
+        let (slot, width) = plan.outputs[index];
+        let at = self.offsets[slot].0;
+        Ok(bytemuck::cast_slice(&self.arena.as_ref()[at..at + rows * width * 4]).to_vec())
+    }
+
+    fn read_state(&mut self, index: usize) -> Vec<u8> {
+        self.states[index].as_ref().to_vec()
+    }
+
+    fn write_state(&mut self, index: usize, bytes: &[u8]) {
+        self.states[index].as_mut().copy_from_slice(bytes);
+    }
+
+    fn set_guards(&mut self, _: bool) {}
+
+    fn guards_intact(&mut self) -> bool {
+        let arena = self.arena.as_ref();
+        self.offsets.iter().map(|(at, len)| at + len).all(|end| arena[end..end + GUARD].iter().all(|b| *b == POISON))
+    }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
+}
+
+/// One test per op: all its cases with the CUDA kernels, compiled as C++.
+pub fn tests() -> Vec<Trial> {
+    let device = Emulated::new().map(|d| Arc::new(Mutex::new(d)));
+    let ignored = device.is_none();
+    let test = |op: &'static str| {
+        let device = device.clone();
+        let run = move || -> Result<(), Failed> {
+            let Some(device) = &device else { return Err("there is no C++ compiler (g++)".into()) };
+            crate::ops::op_cases(&mut *device.lock().unwrap_or_else(|e| e.into_inner()), op, 1)
+        };
+        Trial::test(format!("op/{op}/cuda-emulated"), run).with_ignored_flag(ignored)
+    };
+    let mut tests: Vec<Trial> = Op::NAMES.iter().map(|op| test(op)).collect();
+    tests.push(Trial::test("emulated/tiny answers as on the CPU", || whole(&tiny()?)).with_ignored_flag(ignored));
+    let qwen35 = || whole(&crate::qwen35::small_gguf(DType::Q4_0)?);
+    tests.push(Trial::test("emulated/qwen35 answers as on the CPU", qwen35).with_ignored_flag(ignored));
+    tests
+}
+
+fn tiny() -> Result<Vec<u8>, Failed> {
+    Ok(std::fs::read(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/tiny.gguf"))?)
+}
+
+/// A ragged batch of three texts, then steps of one token each, on the CPU and with the CUDA kernels.
+fn whole(file: &[u8]) -> Result<(), Failed> {
+    for (o, tolerance) in [(Options::f32(), 1e-4), (Options::default(), 0.05)] {
+        let o = Options { sequences: 3, context: 128, ..o };
+        let mut emulated = Emulated::new().ok_or("there is no C++ compiler (g++)")?;
+        // Few groups a launch: each costs a processor time.
+        emulated.caps.sms = 8;
+        let options = ModelOptions { target: emulated.target(), device: "emulated".into(), ..o.model() };
+        let model = Model::new(ModelFile::from_slice("model", file)?, options)?;
+        let mut ours = Engine::load(model, Box::new(emulated), o.context, o.sequences, 1, &|_, _| {})?;
+        let mut cpu = load(ModelFile::from_slice("model", file)?, &o)?;
+        let text = |n: u32| (0..n).map(|i| (i * 37 + n) % 50 + 1).collect::<Vec<u32>>();
+        let (texts, then) = ([text(1), text(7), text(80)], [5, 6, 7]);
+        let texts: Vec<&[u32]> = texts.iter().map(Vec::as_slice).collect();
+        let mut answers = vec![];
+        for engine in [&mut cpu, &mut ours] {
+            let seqs = sequences(engine, 3)?;
+            let together = forced(engine, &seqs, &texts, &then, CHUNK)?;
+            seqs.iter().for_each(|&s| engine.scheduler().remove(s));
+            let seq = sequences(engine, 1)?;
+            answers.push((together, forced(engine, &seq, &texts[1..2], &then, CHUNK)?));
+        }
+        let size = root_mean_square(&answers[0].0, &answers[0].0.iter().map(|s| zeros(s)).collect());
+        for (a, b) in [(&answers[0].0, &answers[1].0), (&answers[0].1, &answers[1].1)] {
+            let error = root_mean_square(a, b) / size;
+            println!("{:?}: relative error {error:.1e}", o.compute);
+            if exceeds(error, tolerance) {
+                return Err(
+                    format!("{:?}: logits differ by {error:.1e} of their size > {tolerance:.0e}", o.compute).into()
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn zeros(steps: &[Vec<f32>]) -> Vec<Vec<f32>> {
+    steps.iter().map(|row| vec![0.0; row.len()]).collect()
+}

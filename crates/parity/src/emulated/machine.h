@@ -1,0 +1,170 @@
+// CUDA kernels on a processor, for tests: the threads of a block are fibers of one thread, blocks run one after the other.
+// What kernels/machine.cuh does on a GPU, this does in C++. Order and rounding of sums are those of the kernel's text.
+#include <algorithm>
+#include <cmath>
+#include <csetjmp>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ucontext.h>
+#include <vector>
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static
+#define __align__(n) __attribute__((aligned(n)))
+#define DEVICE inline
+#define FULL 0xffffffffu
+
+struct alignas(16) uint4 { u32 x, y, z, w; };
+struct alignas(8) uint2 { u32 x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
+static inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
+static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+struct Three { u32 x, y, z; };
+static Three threadIdx, blockIdx, blockDim, gridDim;
+static uint4* emulated_shared;
+
+// Fibers.
+struct Fiber {
+    ucontext_t context;
+    jmp_buf at;
+    bool started, done;
+    u32 waiting;  // the round of the barrier it waits for
+};
+struct Barrier {
+    u32 round = 0, arrived = 0, live = 0;
+    void leave() {
+        live--;
+        if (live > 0 && arrived == live) release();
+    }
+    void release() { round++, arrived = 0; }
+};
+static std::vector<Fiber> fibers;
+static std::vector<char> stacks;
+static Barrier block_barrier;
+static Barrier warp_barriers[64];
+static u64 exchange[64][32];
+static u32 current;
+static jmp_buf scheduler;
+static const size_t STACK = 96 * 1024;
+static void (*emulated_body)();
+
+static void yield_to_others() {
+    if (_setjmp(fibers[current].at) == 0) _longjmp(scheduler, 1);
+}
+static void wait_at(Barrier& b) {
+    const u32 round = b.round;
+    if (++b.arrived == b.live) {
+        b.release();
+        return;
+    }
+    while (b.round == round) yield_to_others();
+}
+static inline void __syncthreads() { wait_at(block_barrier); }
+static inline void __syncwarp() { wait_at(warp_barriers[threadIdx.x / 32]); }
+static void fiber_main() {
+    emulated_body();
+    fibers[current].done = true;
+    block_barrier.leave();
+    warp_barriers[current / 32].leave();
+    _longjmp(scheduler, 1);
+}
+static void run_block(u32 threads) {
+    fibers.resize(threads);
+    stacks.resize(threads * STACK);
+    block_barrier = Barrier();
+    block_barrier.live = threads;
+    for (u32 w = 0; w < threads / 32; w++) warp_barriers[w] = Barrier(), warp_barriers[w].live = 32;
+    for (auto& f : fibers) f.started = f.done = false;
+    u32 left = threads, idle = 0;
+    while (left > 0) {
+        if (++idle > 100000) {
+            std::fprintf(stderr, "a block of a kernel waits for ever\n");
+            std::abort();
+        }
+        for (u32 i = 0; i < threads; i++) {
+            Fiber& f = fibers[i];
+            if (f.done) continue;
+            current = i;
+            threadIdx = {i, 0, 0};
+            if (_setjmp(scheduler) == 0) {
+                if (!f.started) {
+                    f.started = true;
+                    getcontext(&f.context);
+                    f.context.uc_stack.ss_sp = &stacks[i * STACK];
+                    f.context.uc_stack.ss_size = STACK;
+                    f.context.uc_link = nullptr;
+                    makecontext(&f.context, fiber_main, 0);
+                    setcontext(&f.context);
+                } else {
+                    _longjmp(f.at, 1);
+                }
+            }
+            if (fibers[i].done) left--, idle = 0;
+        }
+    }
+}
+
+template <class T> static inline T swap_lanes(T value, u32 from) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    u64 bits = 0;
+    std::memcpy(&bits, &value, sizeof(T));
+    exchange[warp][lane] = bits;
+    wait_at(warp_barriers[warp]);
+    T got;
+    std::memcpy(&got, &exchange[warp][from & 31], sizeof(T));
+    wait_at(warp_barriers[warp]);
+    return got;
+}
+template <class T> static inline T __shfl_xor_sync(u32, T v, int mask) { return swap_lanes(v, threadIdx.x % 32 ^ mask); }
+template <class T> static inline T __shfl_sync(u32, T v, int lane) { return swap_lanes(v, lane); }
+static inline void __threadfence() {}
+template <class T> static inline T atomicAdd(T* p, T v) { T old = *p; *p += v; return old; }
+static inline u32 atomicAdd(u32* p, int v) { u32 old = *p; *p += v; return old; }
+static inline u32 atomicOr(u32* p, u32 v) { u32 old = *p; *p |= v; return old; }
+template <class T> static inline T __ldcg(const T* p) { return *p; }
+template <class T> static inline T __ldg(const T* p) { return *p; }
+
+static inline float __uint_as_float(u32 b) { float f; std::memcpy(&f, &b, 4); return f; }
+static inline u32 __float_as_uint(float f) { u32 b; std::memcpy(&b, &f, 4); return b; }
+static inline float __int_as_float(int b) { return __uint_as_float((u32)b); }
+static inline int __float_as_int(float f) { return (int)__float_as_uint(f); }
+static inline float __fmul_rn(float a, float b) { return a * b; }
+static inline float __fadd_rn(float a, float b) { return a + b; }
+static inline float __fdiv_rn(float a, float b) { return a / b; }
+static inline int __dp4a(int a, int b, int c) {
+    for (int i = 0; i < 4; i++) c += (int)(signed char)(a >> (8 * i)) * (int)(signed char)(b >> (8 * i));
+    return c;
+}
+static inline u32 __byte_perm(u32 a, u32 b, u32 selector) {
+    u32 out = 0;
+    for (int i = 0; i < 4; i++) {
+        const u32 s = selector >> (4 * i) & 7;
+        out |= ((s < 4 ? a >> (8 * s) : b >> (8 * (s - 4))) & 255) << (8 * i);
+    }
+    return out;
+}
+template <class A, class B> static inline auto min(A a, B b) -> decltype(a + b) { return a < b ? a : b; }
+template <class A, class B> static inline auto max(A a, B b) -> decltype(a + b) { return a > b ? a : b; }
+
+DEVICE void wait_for_inputs() {}
+DEVICE void allow_next() {}
+DEVICE float from_f16(u16 h) { _Float16 f; std::memcpy(&f, &h, 2); return (float)f; }
+DEVICE u16 to_f16(float x) { const _Float16 f = (_Float16)x; u16 h; std::memcpy(&h, &f, 2); return h; }
+DEVICE uint4 stream16(const void* p) {
+    if ((uintptr_t)p % 16 != 0) std::fprintf(stderr, "a load of 16 bytes that is not aligned\n"), std::abort();
+    uint4 v; std::memcpy(&v, p, 16); return v;
+}
+DEVICE u16 stream2(const void* p) { u16 v; std::memcpy(&v, p, 2); return v; }
+DEVICE void fetch_line(const void*) {}
