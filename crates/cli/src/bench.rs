@@ -136,7 +136,7 @@ fn begin(engine: &mut Engine, args: &BenchArgs, n: usize) -> Result<Vec<usize>, 
 
 /// Steps until every sequence has `new` more tokens than it began with.
 fn steps(engine: &mut Engine, sequences: &[usize], length: usize) -> Result<(), Fail> {
-    while sequences.iter().any(|&s| engine.scheduler().tokens(s).len() < length) {
+    while sequences.iter().any(|&s| engine.known(s) < length) {
         if engine.step()?.is_none() {
             return Err(Fail::Work("the context is full before the end of the run".into()));
         }

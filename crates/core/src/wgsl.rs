@@ -8,6 +8,7 @@
 use crate::expr::Expr;
 use crate::formats::DType;
 use crate::formats::planes::Planes;
+use crate::ops::columns::Columns;
 use crate::ops::elementwise::{Binary, Tree, Unary};
 use crate::ops::{Access, Arg, Code, Cost, Lowering, Site, Step, Target, Text, WgslCaps};
 use crate::tensor::{Layout, Sig};
@@ -162,6 +163,15 @@ impl Wgsl {
         }
     }
 
+    /// As [`Wgsl::read`] of rows of `stride` numbers, of which `name_at` sees `part` (all without one), of `width`.
+    pub fn read_part(&mut self, name: &str, arg: Arg, part: &Option<Columns>, stride: usize, width: usize) {
+        let Some(Columns { group, start, len }) = part else { return self.read(name, arg, DType::F32) };
+        self.bind(name, "f32", arg, Access::Read);
+        let column = format!("(c / {len}u) * {group}u + {start}u + c % {len}u");
+        let value = format!("{name}[(i / {width}u) * {stride}u + {column}]");
+        self.line(format!("fn {name}_at(i: u32) -> f32 {{ let c = i % {width}u; return {value}; }}"));
+    }
+
     /// An f32 output.
     pub fn write(&mut self, name: &str, arg: Arg) {
         self.bind(name, "f32", arg, Access::Write);
@@ -182,9 +192,15 @@ impl Wgsl {
     /// A lowering with a thread for every number of the one output: `value(r, c)` is declared before.
     pub fn each(mut self, site: &Site, cost: Cost) -> Lowering {
         let (rows, width) = (&site.outs[0].rows, site.outs[0].width);
+        self.write("y", Arg::Out(0));
+        self.line(format!("fn put(r: u32, c: u32) {{ y[r * {width}u + c] = value(r, c); }}"));
+        self.each_put(rows, width, cost)
+    }
+
+    /// A lowering with a thread for every number of `rows` rows of `width`: `put(r, c)` is declared before.
+    pub fn each_put(mut self, rows: &Expr, width: usize, cost: Cost) -> Lowering {
         self.number("WIDTH", width);
         self.size("rows", rows);
-        self.write("y", Arg::Out(0));
         let grid = Expr::CeilDiv(Box::new(rows.clone() * width), u64::from(self.workgroup));
         self.text(EACH).lowering(grid, cost)
     }

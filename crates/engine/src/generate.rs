@@ -91,6 +91,7 @@ pub fn generate(
     if tokens.is_empty() {
         return Err(StepError::Input("the prompt has no tokens: give some text".into()));
     }
+    engine.check_ids(tokens)?;
     let (n, context) = (tokens.len(), engine.context());
     if n > context {
         let what =

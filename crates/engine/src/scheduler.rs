@@ -1,6 +1,6 @@
 //! Which tokens run next: sequences, their pages of the cache, and the ragged batch of the next step.
 
-use onetrip_core::batch::{SampleParams, SeqSpan, StepBatch};
+use onetrip_core::batch::{FEED, SampleParams, SeqSpan, StepBatch};
 
 /// Positions in a page of the cache.
 pub const PAGE_LEN: usize = 256;
@@ -29,6 +29,17 @@ pub struct Scheduler {
     recurrent: bool,
     /// Sequence of each span of the batch that was handed out last.
     running: Vec<usize>,
+}
+
+/// The sequences of a batch that was handed over, one for each of its spans.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Running(Vec<usize>);
+
+impl Running {
+    /// The span of a sequence.
+    pub fn span(&self, seq: usize) -> Option<usize> {
+        self.0.iter().position(|s| *s == seq)
+    }
 }
 
 /// A token that came out of a step.
@@ -134,20 +145,64 @@ impl Scheduler {
         (!batch.ids.is_empty()).then_some(batch)
     }
 
-    /// Takes what came out of the step of the last batch: `sampled` has one row per span. Rows of sequences whose
-    /// tokens are not all in the cache yet mean nothing and are dropped.
-    pub fn accept(&mut self, batch: &StepBatch, sampled: impl Fn(usize) -> Sampled) -> Vec<Sampled> {
-        let mut out = vec![];
-        for (row, (&seq, span)) in self.running.iter().zip(&batch.seqs).enumerate() {
+    /// The batch that `next` gave last may follow the one handed over before while that still runs: every id is known
+    /// here, or is the one that the same span of the batch before will sample. A repeat penalty has to know them all.
+    pub fn may_follow(&self, batch: &StepBatch, before: Option<&Running>) -> bool {
+        let waits = batch.ids.contains(&FEED);
+        let counts_tokens = batch.seqs.iter().any(|s| s.sample.repeat_penalty != 1.0);
+        !waits || (!counts_tokens && before.is_some_and(|b| b.0 == self.running))
+    }
+
+    /// The batch that `next` gave last is handed over: its tokens count as done, and a token not known yet stands behind
+    /// every text that has run to its end.
+    pub fn handed_over(&mut self, batch: &StepBatch) -> Running {
+        for (&seq, span) in self.running.iter().zip(&batch.seqs) {
             let Some(Some(s)) = self.sequences.get_mut(seq) else { continue };
             s.done += span.count as usize;
             if s.done == s.tokens.len() {
+                s.tokens.push(FEED);
+            }
+        }
+        Running(self.running.clone())
+    }
+
+    /// Takes what came out of a batch that was handed over: `sampled` has one row per span. Rows of sequences whose
+    /// tokens were not all run by it mean nothing and are dropped.
+    pub fn accept(&mut self, batch: &StepBatch, of: &Running, sampled: impl Fn(usize) -> Sampled) -> Vec<Sampled> {
+        let mut out = vec![];
+        for (row, (&seq, span)) in of.0.iter().zip(&batch.seqs).enumerate() {
+            let Some(Some(s)) = self.sequences.get_mut(seq) else { continue };
+            if let Some(place) = s.tokens.get_mut(span.length as usize).filter(|id| **id == FEED) {
                 let token = Sampled { seq, ..sampled(row) };
-                s.tokens.push(token.id);
+                *place = token.id;
                 out.push(token);
             }
         }
         out
+    }
+
+    /// Takes what came out of the last batch, which has run to its end.
+    pub fn take(&mut self, batch: &StepBatch, sampled: impl Fn(usize) -> Sampled) -> Vec<Sampled> {
+        let running = self.handed_over(batch);
+        self.accept(batch, &running, sampled)
+    }
+
+    /// Tokens of a sequence that are known.
+    pub fn known(&self, seq: usize) -> usize {
+        let tokens = self.tokens(seq);
+        tokens.iter().position(|&id| id == FEED).unwrap_or(tokens.len())
+    }
+
+    /// Forgets the batches that were handed over and not taken: texts end at their last known token. A recurrent state
+    /// that has gone beyond it begins anew.
+    pub fn settle(&mut self) {
+        for s in self.sequences.iter_mut().flatten() {
+            let Some(known) = s.tokens.iter().position(|&id| id == FEED) else { continue };
+            s.tokens.truncate(known);
+            if s.done >= known {
+                s.done = if self.recurrent { 0 } else { known.saturating_sub(1) };
+            }
+        }
     }
 }
 
@@ -170,10 +225,10 @@ mod tests {
         s.set_tokens(seq, &[7; 600]);
         let a = s.next(512).expect("a chunk");
         assert_eq!((a.ids.len(), a.seqs[0].length, a.seqs[0].pages.len()), (512, 512, 2));
-        assert!(s.accept(&a, token(1)).is_empty());
+        assert!(s.take(&a, token(1)).is_empty());
         let b = s.next(512).expect("the rest");
         assert_eq!((b.positions[0], b.ids.len()), (512, 88));
-        assert_eq!(s.accept(&b, token(9))[0].id, 9);
+        assert_eq!(s.take(&b, token(9))[0].id, 9);
         assert_eq!(s.next(512).expect("decode").ids, [9]);
     }
 
@@ -198,14 +253,14 @@ mod tests {
         let seq = s.add(SampleParams::default()).unwrap();
         s.set_tokens(seq, &[1, 2, 3, 4]);
         let batch = s.next(512).expect("prompt");
-        s.accept(&batch, token(5));
+        s.take(&batch, token(5));
         assert_eq!(s.set_tokens(seq, &[1, 2, 3, 9, 9]), 3);
         assert_eq!(s.next(512).expect("rest").ids, [9, 9]);
         let mut again = Scheduler::new(300, 1);
         let seq = again.add(SampleParams::default()).unwrap();
         again.set_tokens(seq, &[1, 2]);
         let batch = again.next(512).expect("prompt");
-        again.accept(&batch, token(5));
+        again.take(&batch, token(5));
         assert_eq!(again.set_tokens(seq, &[1, 2]), 1, "the last token runs again");
     }
 
@@ -217,13 +272,38 @@ mod tests {
         let batch = s.next(512).expect("prompt");
         assert_eq!(batch.seqs[0].slot, seq as u32);
         assert!(batch.seqs[0].begins());
-        s.accept(&batch, token(4));
+        s.take(&batch, token(4));
         assert_eq!(s.set_tokens(seq, &[1, 2, 3, 4, 5]), 3, "the state stands behind the third token");
         let batch = s.next(512).expect("two tokens");
         assert!(!batch.seqs[0].begins());
-        s.accept(&batch, token(6));
+        s.take(&batch, token(6));
         assert_eq!(s.set_tokens(seq, &[1, 2, 3, 9]), 0, "the state has seen other tokens");
         assert!(s.next(512).expect("all again").seqs[0].begins());
+    }
+
+    #[test]
+    fn a_batch_follows_one_whose_ids_are_not_known_yet() {
+        let mut s = Scheduler::new(300, 2);
+        let seq = s.add(SampleParams::default()).unwrap();
+        s.set_tokens(seq, &[1, 2]);
+        let a = s.next(512).expect("prompt");
+        let ran_a = s.handed_over(&a);
+        let b = s.next(512).expect("a token that is not known");
+        assert_eq!((b.ids.clone(), b.positions.clone()), (vec![FEED], vec![2]));
+        assert!(s.may_follow(&b, Some(&ran_a)) && !s.may_follow(&b, None));
+        let ran_b = s.handed_over(&b);
+        assert_eq!(s.accept(&a, &ran_a, token(7))[0].id, 7);
+        assert_eq!(s.accept(&b, &ran_b, token(8))[0].id, 8);
+        assert_eq!(s.tokens(seq), [1, 2, 7, 8]);
+        let other = s.add(SampleParams::default()).unwrap();
+        s.set_tokens(other, &[5]);
+        let c = s.next(512).expect("both");
+        let ran_c = s.handed_over(&c);
+        s.remove(other);
+        let d = s.next(512).expect("one");
+        assert!(!s.may_follow(&d, Some(&ran_c)), "the span of the other sequence is gone");
+        s.settle();
+        assert_eq!((s.tokens(seq), s.next(512).expect("the last token again").ids), (&[1, 2, 7, 8][..], vec![8]));
     }
 
     #[test]
@@ -232,7 +312,7 @@ mod tests {
         let seq = s.add(SampleParams::default()).unwrap();
         s.set_tokens(seq, &[1, 2, 3, 4]);
         let batch = s.next(512).expect("fits");
-        s.accept(&batch, token(5));
+        s.take(&batch, token(5));
         assert!(s.next(512).is_none());
     }
 }

@@ -1,10 +1,10 @@
 //! The engine: a loaded model on a device. One step is one function.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use onetrip_core::batch::{SampleParams, SeqSpan, StepBatch};
+use onetrip_core::batch::{FEED, SampleParams, SeqSpan, StepBatch};
 use onetrip_core::device::{Device, DeviceError, Recording, Ticket};
 use onetrip_core::expr::Bind;
 use onetrip_core::fuse::Fuse;
@@ -16,7 +16,7 @@ use onetrip_core::tensor::Role;
 
 use crate::model::{Model, ModelError, PlanKey};
 use crate::page::Want;
-use crate::scheduler::{PAGE_LEN, Sampled, Scheduler};
+use crate::scheduler::{PAGE_LEN, Running, Sampled, Scheduler};
 use crate::weights::Progress;
 
 /// Rows of one step at most: a longer prompt runs in chunks.
@@ -49,12 +49,22 @@ pub struct Recorded {
     recording: Recording,
 }
 
+/// A batch that was handed over and not read back.
+struct Flight {
+    run: Ticket,
+    plan: Arc<Plan>,
+    batch: StepBatch,
+    running: Running,
+}
+
 /// A loaded model on a device.
 pub struct Engine {
     model: Model,
     device: Box<dyn Device>,
     plans: HashMap<PlanKey, Recorded>,
     scheduler: Scheduler,
+    /// Oldest first.
+    flights: VecDeque<Flight>,
     vocabulary: usize,
     context: usize,
     sequences: usize,
@@ -103,7 +113,8 @@ impl Engine {
         let vocabulary = model.vocabulary()?;
         let (plans, scheduler) =
             (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));
-        Ok(Engine { model, device, plans, scheduler, vocabulary, context, sequences, top: 0 })
+        let flights = VecDeque::new();
+        Ok(Engine { model, device, plans, scheduler, flights, vocabulary, context, sequences, top: 0 })
     }
 
     /// The model.
@@ -116,9 +127,20 @@ impl Engine {
         &*self.device
     }
 
-    /// The sequences.
+    /// The sequences. Steps that are still in flight are forgotten: what is asked or changed here is about tokens known.
     pub fn scheduler(&mut self) -> &mut Scheduler {
+        if !self.flights.is_empty() {
+            self.flights.clear();
+            // What goes wrong there is said again when the next step is read.
+            let _ = self.device.wait();
+        }
+        self.scheduler.settle();
         &mut self.scheduler
+    }
+
+    /// Tokens of a sequence that are known, while steps may be in flight.
+    pub fn known(&self, seq: usize) -> usize {
+        self.scheduler.known(seq)
     }
 
     /// Positions a sequence may have.
@@ -146,33 +168,52 @@ impl Engine {
         Ok(&self.plans[&key])
     }
 
-    /// One step: the next batch through its plan, and the tokens that came out; none when nothing is left to run.
+    /// One step: batches go to the device as long as it likes some in flight, and the tokens of the oldest come back;
+    /// none when nothing is left to run.
     pub fn step(&mut self) -> Result<Option<Vec<Sampled>>, StepError> {
-        let Some(mut batch) = self.scheduler.next(STEP_ROWS) else { return Ok(None) };
-        self.check_ids(&batch.ids)?;
-        let want = Want::Sample { top: self.top };
-        let out = self.run(&mut batch, want)?;
+        while self.flights.len() < self.device.in_flight() {
+            let Some(mut batch) = self.scheduler.next(STEP_ROWS) else { break };
+            // A device that runs to the end has no flights: then every id is known.
+            if !self.scheduler.may_follow(&batch, self.flights.back().map(|f| &f.running)) && !self.flights.is_empty() {
+                break;
+            }
+            let known: Vec<u32> =
+                batch.ids.iter().copied().filter(|&id| id != FEED || self.flights.is_empty()).collect();
+            self.check_ids(&known)?;
+            let (run, plan) = self.hand_over(&mut batch, Want::Sample { top: self.top })?;
+            let running = self.scheduler.handed_over(&batch);
+            self.flights.push_back(Flight { run, plan, batch, running });
+        }
+        let Some(f) = self.flights.pop_front() else { return Ok(None) };
+        let out = self.device.output(f.run, &f.plan, 0, f.batch.seqs.len())?;
         let width = 2 + 2 * self.top;
-        let tokens =
-            self.scheduler.accept(&batch, |row| sampled(&out[row * width..(row + 1) * width], &batch.seqs[row]));
+        let row = |row: usize| sampled(&out[row * width..(row + 1) * width], &f.batch.seqs[row]);
+        let tokens = self.scheduler.accept(&f.batch, &f.running, row);
         if let Some(bad) = tokens.iter().find(|t| t.id == NO_TOKEN) {
-            return Err(StepError::Logits(self.scheduler.tokens(bad.seq).len().saturating_sub(1)));
+            let span = f.running.span(bad.seq).and_then(|i| f.batch.seqs.get(i));
+            return Err(StepError::Logits(span.map_or(0, |s| s.length as usize)));
         }
         Ok(Some(tokens))
     }
 
-    /// Runs a batch and gives what was wanted: sampled rows, or logits.
-    fn run(&mut self, batch: &mut StepBatch, want: Want) -> Result<Vec<f32>, StepError> {
+    /// Hands a batch to the device.
+    fn hand_over(&mut self, batch: &mut StepBatch, want: Want) -> Result<(Ticket, Arc<Plan>), StepError> {
         let key = PlanKey::of(batch.ids.len(), batch.seqs.len(), want);
         self.recorded(key)?;
         let Recorded { plan, recording } = &self.plans[&key];
         batch.fill_rope(&plan.ropes);
-        let run = self.device.submit(recording, batch)?;
-        let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
-        Ok(self.device.output(run, plan, 0, rows)?)
+        Ok((self.device.submit(recording, batch)?, plan.clone()))
     }
 
-    fn check_ids(&self, ids: &[u32]) -> Result<(), StepError> {
+    /// Runs a batch and gives what was wanted: sampled rows, or logits.
+    fn run(&mut self, batch: &mut StepBatch, want: Want) -> Result<Vec<f32>, StepError> {
+        let (run, plan) = self.hand_over(batch, want)?;
+        let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
+        Ok(self.device.output(run, &plan, 0, rows)?)
+    }
+
+    /// Refuses ids that the vocabulary does not have.
+    pub fn check_ids(&self, ids: &[u32]) -> Result<(), StepError> {
         match ids.iter().find(|&&id| id as usize >= self.vocabulary) {
             None => Ok(()),
             Some(id) => {
@@ -199,7 +240,7 @@ impl Engine {
             let out = self.run(&mut batch, Want::AllLogits)?;
             out.chunks_exact(self.vocabulary).enumerate().for_each(|(i, row)| each(at + i, row));
             at += batch.ids.len();
-            self.scheduler.accept(&batch, |_| Sampled { seq, id: 0, log_prob: None, top: vec![] });
+            self.scheduler.take(&batch, |_| Sampled { seq, id: 0, log_prob: None, top: vec![] });
         }
         self.scheduler.remove(seq);
         Ok(())

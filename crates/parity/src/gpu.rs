@@ -11,12 +11,18 @@ use onetrip_core::ops::{Code, Compute, Op, RowClass, Target, Text, WgslCaps};
 use onetrip_core::plan::{Layouts, lower};
 use onetrip_core::selftest::{Verdict, on_target, run_case};
 use onetrip_core::tensor::Role;
-use onetrip_gpu::{GpuDevice, Options};
+use onetrip_engine::files::ModelFile;
+use onetrip_gpu::GpuDevice;
+
+use crate::harness::{Options, differences, exceeds, forced, load, sequences};
+
+/// The embedded model.
+static TINY: &[u8] = include_bytes!("../../../assets/tiny.gguf");
 
 /// The device, opened once; the error says why there is none.
 fn device() -> &'static Result<Mutex<GpuDevice>, String> {
     static DEVICE: OnceLock<Result<Mutex<GpuDevice>, String>> = OnceLock::new();
-    DEVICE.get_or_init(|| GpuDevice::open(&Options::default()).map(Mutex::new).map_err(|e| e.to_string()))
+    DEVICE.get_or_init(|| GpuDevice::open(&onetrip_gpu::Options::default()).map(Mutex::new).map_err(|e| e.to_string()))
 }
 
 /// One test per op for its kernels as text and one for their results.
@@ -32,7 +38,57 @@ pub fn tests() -> Vec<Trial> {
             }
         }));
     }
+    let models: [(&str, fn() -> Result<(), Failed>); 2] = [
+        ("pages/qwen35/computes what the numpy implementation does (gpu)", crate::qwen35::numpy_on_gpu),
+        ("models/tiny/logits are those of the CPU (gpu)", tiny),
+    ];
+    for (name, test) in models {
+        tests.push(Trial::ignorable_test(name, move || match device() {
+            Err(why) => Ok(Completion::ignored_with(format!("not run: {why}"))),
+            Ok(_) => test().map(|()| Completion::Completed),
+        }));
+    }
     tests
+}
+
+/// The embedded model on the GPU and on the CPU: read in chunks, then token by token; and two texts together, run ahead.
+fn tiny() -> Result<(), Failed> {
+    let file = || ModelFile::from_bytes(TINY);
+    let (text, then): (Vec<u32>, Vec<u32>) = ((3..150).collect(), (20..50).collect());
+    for (o, allowed) in [(Options::f32(), 1e-3), (Options::default(), 0.5)] {
+        let answer = |o: &Options| -> Result<_, Failed> {
+            let mut engine = load(file()?, o)?;
+            let seq = sequences(&mut engine, 1)?;
+            forced(&mut engine, &seq, &[&text], &then, 70)
+        };
+        let (have, want) = (answer(&o.on_gpu())?, answer(&o)?);
+        let off = differences(&have, &want);
+        if exceeds(off, allowed) {
+            return Err(format!("{:?}: logits differ by {off:.2e} > {allowed:.0e}", o.compute).into());
+        }
+    }
+    // The same tokens whether a device runs ahead or not, and whatever stops in between.
+    let greedy = |o: &Options| -> Result<Vec<Vec<u32>>, Failed> {
+        let mut engine = load(file()?, &Options { sequences: 2, ..o.clone() })?;
+        let seqs = sequences(&mut engine, 2)?;
+        engine.scheduler().set_tokens(seqs[0], &text[..40]);
+        engine.scheduler().set_tokens(seqs[1], &text[50..57]);
+        for _ in 0..12 {
+            engine.step()?;
+        }
+        engine.scheduler().remove(seqs[1]);
+        for _ in 0..6 {
+            engine.step()?;
+        }
+        let tokens = engine.scheduler().tokens(seqs[0]).to_vec();
+        Ok(vec![tokens])
+    };
+    let (have, want) = (greedy(&Options::f32().on_gpu())?, greedy(&Options::f32())?);
+    let same = have[0].len().min(want[0].len());
+    if same >= 55 && have[0][..same] == want[0][..same] {
+        return Ok(());
+    }
+    Err(format!("greedy tokens {:?}, on the CPU {:?}", have[0], want[0]).into())
 }
 
 fn cases(device: &mut GpuDevice, op: &str) -> Result<(), Failed> {

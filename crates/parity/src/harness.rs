@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use libtest_mimic::Failed;
 use onetrip_core::batch::{SampleParams, StepBatch};
+use onetrip_core::device::Device;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::{Compute, Target};
@@ -15,6 +16,7 @@ use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::scheduler::Sampled;
 use onetrip_engine::step::{Engine, STEP_ROWS};
+use onetrip_gpu::GpuDevice;
 
 /// What may be chosen for a run.
 #[derive(Clone, Debug)]
@@ -35,6 +37,8 @@ pub struct Options {
     pub context: usize,
     /// Sequences.
     pub sequences: usize,
+    /// On the first wgpu adapter instead of the CPU.
+    pub gpu: bool,
 }
 
 impl Default for Options {
@@ -49,6 +53,7 @@ impl Default for Options {
             threads: 1,
             context: 1024,
             sequences: 1,
+            gpu: false,
         }
     }
 }
@@ -64,15 +69,21 @@ impl Options {
         Options { fuse, ..self.clone() }
     }
 
+    /// The same on the first wgpu adapter.
+    pub fn on_gpu(&self) -> Options {
+        Options { gpu: true, ..self.clone() }
+    }
+
     /// The model's part.
     pub fn model(&self) -> ModelOptions {
+        let gpu = if self.gpu { onetrip_gpu::adapters().into_iter().next() } else { None };
         ModelOptions {
             cache: self.cache,
             weights: self.weights,
             compute: self.compute,
             fuse: self.fuse.clone(),
-            target: Target::Cpu(self.isa),
-            device: "cpu".into(),
+            target: gpu.as_ref().map_or(Target::Cpu(self.isa), |a| Target::Wgsl(a.caps)),
+            device: if self.gpu { "gpu" } else { "cpu" }.into(),
         }
     }
 }
@@ -82,11 +93,14 @@ pub fn only(rule: &str) -> Fuse {
     Fuse::Some(vec![rule.into()])
 }
 
-/// Loads a model on the CPU.
+/// Loads a model on the CPU, or on a GPU if asked.
 pub fn load(file: ModelFile, o: &Options) -> Result<Engine, Failed> {
-    let device = CpuDevice::with_isa(Some(o.threads), o.isa)?;
+    let device: Box<dyn Device> = match o.gpu {
+        true => Box::new(GpuDevice::open(&onetrip_gpu::Options::default())?),
+        false => Box::new(CpuDevice::with_isa(Some(o.threads), o.isa)?),
+    };
     let model = Model::new(file, o.model())?;
-    Ok(Engine::load(model, Box::new(device), o.context, o.sequences, o.threads, &|_, _| {})?)
+    Ok(Engine::load(model, device, o.context, o.sequences, o.threads, &|_, _| {})?)
 }
 
 /// Rows of logits that a batch gives.
@@ -125,7 +139,7 @@ pub fn forced(
         let rows = run(engine, &mut batch, Want::LastLogits)?;
         // The scheduler says which rows end a text; the token that it takes for chosen is put right afterwards.
         let row_as_id = |row: usize| Sampled { seq: 0, id: row as u32, log_prob: None, top: vec![] };
-        for end in engine.scheduler().accept(&batch, row_as_id) {
+        for end in engine.scheduler().take(&batch, row_as_id) {
             let at = seqs.iter().position(|x| *x == end.seq).ok_or("a sequence that nobody added")?;
             let mut tokens = engine.scheduler().tokens(end.seq).to_vec();
             tokens.pop();

@@ -244,6 +244,12 @@ fn numpy() -> Result<(), Failed> {
     Ok(())
 }
 
+/// The numpy implementation's logits on the first wgpu adapter.
+pub(crate) fn numpy_on_gpu() -> Result<(), Failed> {
+    let have = answers(&Shape::small().gguf(DType::F32)?, &Options::f32().on_gpu())?;
+    within("all texts of the reference", differences(&have, &reference()), SUMS)
+}
+
 fn rules_f32() -> Result<(), Failed> {
     let file = Shape::small().gguf(DType::F32)?;
     let plain = answers(&file, &Options::f32().fused(Fuse::None))?;
@@ -307,7 +313,7 @@ fn pieces() -> Result<(), Failed> {
     let mut batch = engine.scheduler().next(CHUNK).ok_or("nothing to run")?;
     run(&mut engine, &mut batch, Want::LastLogits)?;
     let row = |_| onetrip_engine::scheduler::Sampled { seq: 0, id: text[120], log_prob: None, top: vec![] };
-    engine.scheduler().accept(&batch, row);
+    engine.scheduler().take(&batch, row);
     let kept = engine.scheduler().set_tokens(seq[0], &text);
     if kept != 120 {
         return Err(format!("{kept} tokens kept, should be 120").into());

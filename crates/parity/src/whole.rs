@@ -89,8 +89,19 @@ pub fn tests(slow: bool) -> Vec<Trial> {
     }
     out.push(trial(slow, STORIES, "f32 logits are the reference's", stories_logits));
     out.push(trial(slow, STORIES, "the Hugging Face folder gives what GGUF gives", stories_folder));
+    out.push(trial(slow, STORIES, "perplexity is within 1 % (gpu)", |k| {
+        on_gpu(|| perplexity_with(k, &Options::f32().on_gpu()))
+    }));
     if !slow {
         return out;
+    }
+    for known in [SMOLLM2, QWEN] {
+        out.push(trial(slow, known, "perplexity is within 1 % (gpu)", |k| {
+            on_gpu(|| perplexity_with(k, &fast().on_gpu()))
+        }));
+        out.push(trial(slow, known, "the best token is the reference's where it is clear (gpu)", |k| {
+            on_gpu(|| teacher_with(k, &fast().on_gpu()))
+        }));
     }
     for known in [QWEN, GEMMA] {
         out.push(trial(slow, known, "token ids are the reference's", token_ids));
@@ -109,6 +120,15 @@ pub fn tests(slow: bool) -> Vec<Trial> {
         out.push(trial(slow, known, "no rule, every rule alone and all rules agree", rules));
     }
     out
+}
+
+/// Runs a test where there is an adapter; elsewhere it says so.
+fn on_gpu(test: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
+    if onetrip_gpu::adapters().is_empty() {
+        println!("not run: there is no adapter");
+        return Ok(());
+    }
+    test()
 }
 
 /// Where everything runs, a model that can be fetched must be there.
@@ -236,12 +256,16 @@ fn token_ids(known: Known) -> Result<(), Failed> {
 }
 
 fn perplexity(known: Known) -> Result<(), Failed> {
+    let o = if known.name == STORIES.name { Options { threads: 2, ..Options::f32() } } else { fast() };
+    perplexity_with(known, &o)
+}
+
+fn perplexity_with(known: Known, o: &Options) -> Result<(), Failed> {
     let tokens = ids(&reference(known.reference)?["perplexity"]["tokens"]);
     if tokens.len() != 512 {
         return Err(format!("{} tokens in the reference", tokens.len()).into());
     }
-    let o = if known.name == STORIES.name { Options { threads: 2, ..Options::f32() } } else { fast() };
-    let mut engine = open(known, &o)?;
+    let mut engine = open(known, o)?;
     let mut sum = 0f64;
     let mut n = 0;
     engine.logits(&tokens, &mut |i, row| {
@@ -274,7 +298,12 @@ fn fed(engine: &mut Engine, p: &Prompt) -> Result<Vec<Vec<f32>>, Failed> {
 }
 
 fn teacher(known: Known, compute: Compute) -> Result<(), Failed> {
-    let mut engine = open(known, &Options { compute, ..fast() })?;
+    teacher_with(known, &Options { compute, ..fast() })
+}
+
+fn teacher_with(known: Known, o: &Options) -> Result<(), Failed> {
+    let compute = o.compute;
+    let mut engine = open(known, o)?;
     let (mut compared, mut equal, mut all) = (0, 0, 0);
     for p in prompts(&reference(known.reference)?) {
         for (i, (row, step)) in fed(&mut engine, &p)?.iter().zip(&p.steps).enumerate() {

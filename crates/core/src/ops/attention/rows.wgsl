@@ -58,7 +58,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         for (var j = 0u; j < 4u; j++) {
             let d = 4u * lid + j;
             var x = mix[j];
-            if GATE { x *= sigmoid(q_x_at(row * HEADS * Q_STRIDE + head * Q_STRIDE + q_DIM + d)); }
+            if GATE { x *= sigmoid(joint_at((row * HEADS + head) * 2u * q_DIM + q_DIM + d)); }
             y[(row * HEADS + head) * q_DIM + d] = x;
         }
     }

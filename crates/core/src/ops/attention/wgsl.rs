@@ -30,25 +30,27 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
         return one(op, site, rows).into_lowering();
     }
     // Two launches: the write, then attention that reads what was written.
-    let write_site = Site { ins: site.ins[o.k..].to_vec(), outs: site.outs[1..].to_vec(), ..site.clone() };
+    let of_write: Vec<usize> = o.of_write().collect();
+    let pick = |of: &[usize]| of.iter().map(|&i| site.ins[i].clone()).collect::<Vec<Sig>>();
+    let write_site = Site { ins: pick(&of_write), outs: site.outs[1..].to_vec(), ..site.clone() };
     let Lowering::Steps { mut steps, scratch } = write.wgsl(&write_site) else {
         return Lowering::Gap("the cache write in front of attention has no kernel");
     };
-    for step in &mut steps {
-        step.args.iter_mut().for_each(|a| match a {
-            Arg::In(i) => *i += o.k,
-            Arg::Out(i) => *i += 1,
+    let renamed = |args: &mut [Arg], ins: &[usize], outs: usize| {
+        args.iter_mut().for_each(|a| match a {
+            Arg::In(i) => *i = ins[*i],
+            Arg::Out(i) => *i += outs,
             _ => {}
-        });
-    }
+        })
+    };
+    steps.iter_mut().for_each(|step| renamed(&mut step.args, &of_write, 1));
     let rest = Attention { write: None, ..op.clone() };
-    let mut ins = site.ins[..o.k].to_vec();
-    ins.extend_from_slice(&site.ins[o.states..]);
-    let mut step = one(&rest, &Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() }, 0).0;
-    step.args.iter_mut().for_each(|a| match a {
-        Arg::In(i) if *i >= o.k => *i += o.states - o.k,
-        _ => {}
-    });
+    let apart = o.gate.filter(|_| op.gate == Gate::Apart);
+    let of_rest: Vec<usize> =
+        [0].into_iter().chain(o.q_norm).chain(apart).chain(o.mask).chain([o.states, o.states + 1]).collect();
+    let rest_site = Site { ins: pick(&of_rest), outs: site.outs[..1].to_vec(), ..site.clone() };
+    let mut step = one(&rest, &rest_site, 0).0;
+    renamed(&mut step.args, &of_rest, 0);
     steps.push(step);
     Lowering::Steps { steps, scratch }
 }
@@ -80,10 +82,14 @@ fn one(op: &Attention, site: &Site, rows: usize) -> One {
     w.number("OWN", rows);
     w.float("SCALE", op.scale);
     w.float("SOFTCAP", op.softcap.unwrap_or(0.0));
-    w.flag("GATE", op.gate);
+    w.flag("GATE", op.gate != Gate::None);
     let mut w = w.reductions(&caps(site.target));
     let weight = |i: Option<usize>| i.map(|i| (Arg::In(i), site.ins[i].dtype));
     head(&mut w, "q", op.dim, Arg::In(0), op.q_rope.as_ref(), weight(o.q_norm));
+    match op.gate {
+        Gate::Apart => w.read("joint", Arg::In(o.gate.unwrap_or(0)), DType::F32),
+        _ => w.function("joint_at(i: u32) -> f32", "q_x_at(i)"),
+    }
     for (i, name) in ["kc", "vc"].into_iter().enumerate() {
         let arg = if rows > 0 { Arg::Out(1 + i) } else { Arg::In(o.states + i) };
         cache(&mut w, name, arg, &site.ins[o.states + i], rows > 0);

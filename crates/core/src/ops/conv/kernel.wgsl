@@ -1,26 +1,46 @@
-// One thread a channel of a sequence. w_at: the filter, x_at: rows of CHANNELS; TAPS. The state holds the last TAPS - 1 rows.
+// One workgroup a block of channels of a sequence, a thread a channel: a head of queries or keys where HEADS, else WG channels.
+// x_at: rows of CHANNELS, w_at: the filter; IN_PLACE: the state holds the last TAPS - 1 rows, else x is a window that has
+// them in front of each sequence's rows. put(row, channel, y).
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;
-    let blocks = (CHANNELS + WG - 1u) / WG;
-    let seq = g / blocks;
-    let c = (g % blocks) * WG + lid;
-    if seq >= batch_s() || c >= CHANNELS { return; }
+    let seq = g / BLOCKS;
+    if seq >= batch_s() { return; }
+    let block = g % BLOCKS;
+    let heads = 2u * KEYS / DIM;
+    let is_head = HEADS && block < heads;
+    let first = select(2u * KEYS + (block - heads) * WG, block * DIM, is_head);
+    let count_ = select(min(WG, CHANNELS - first), DIM, is_head);
+    let is_on = lid < count_;
+    // Threads without a channel work on the first one and store nothing.
+    let c = first + select(0u, lid, is_on);
     let start = batch_span(seq, 0u);
     let count = batch_span(seq, 1u);
     let old = batch_span(seq, 3u) * (TAPS - 1u) * CHANNELS + c;
-    // The window, oldest first.
+    let from_ = select(start + (seq + 1u) * (TAPS - 1u), start, IN_PLACE);
+    // The rows in sight, oldest first.
     var rows: array<f32, TAPS>;
     for (var i = 0u; i < TAPS - 1u; i++) {
         rows[i] = 0.0;
-        if batch_span(seq, 4u) == 0u { rows[i] = state[old + i * CHANNELS]; }
+        if !IN_PLACE {
+            rows[i] = x_at((from_ - (TAPS - 1u) + i) * CHANNELS + c);
+        } else if batch_span(seq, 4u) == 0u {
+            rows[i] = state_at(old + i * CHANNELS);
+        }
     }
     for (var t = 0u; t < count; t++) {
-        rows[TAPS - 1u] = x_at((start + t) * CHANNELS + c);
+        rows[TAPS - 1u] = x_at((from_ + t) * CHANNELS + c);
         var sum = 0.0;
         for (var i = 0u; i < TAPS; i++) { sum += w_at(c * TAPS + i) * rows[i]; }
-        y[(start + t) * CHANNELS + c] = sum;
+        if HEADS {
+            sum = silu(sum);
+            let squares = workgroup_sum(select(0.0, sum * sum, is_on), lid);
+            if is_head { sum *= inverseSqrt(squares + EPS); }
+        }
+        if is_on { put(start + t, c, sum); }
         for (var i = 0u; i < TAPS - 1u; i++) { rows[i] = rows[i + 1u]; }
     }
-    for (var i = 0u; i < TAPS - 1u; i++) { state[old + i * CHANNELS] = rows[i]; }
+    if is_on {
+        for (var i = 0u; i < TAPS - 1u; i++) { put_state(old + i * CHANNELS, rows[i]); }
+    }
 }

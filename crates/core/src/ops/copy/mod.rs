@@ -3,6 +3,7 @@
 use super::*;
 use crate::formats::DType;
 use crate::reference::encode_row;
+use crate::wgsl::Wgsl;
 
 mod cuda;
 
@@ -62,8 +63,14 @@ impl OpDef for Copy {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        if !site.ins[0].dtype.is_float() || self.dtype != DType::F32 {
+            return Lowering::Gap("values of a step are f32: a cast has no kernel");
+        }
+        let mut w = Wgsl::new("copy/each", 128);
+        w.read("x", Arg::In(0), site.ins[0].dtype);
+        w.function("value(r: u32, c: u32) -> f32", &format!("x_at(r * {}u + c)", site.ins[0].width));
+        w.each(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

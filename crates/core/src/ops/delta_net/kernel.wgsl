@@ -27,6 +27,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let count = batch_span(seq, 1u);
     let slot = batch_span(seq, 3u);
     let begins = batch_span(seq, 4u) != 0u;
+    // Where the state is a value, it has a row for each sequence, zeros where one begins.
+    let state_row = select(seq, slot, IN_PLACE);
     const AT_ONCE = WG / V_DIM;
     for (var turn = 0u; turn < (HEADS_EACH + AT_ONCE - 1u) / AT_ONCE; turn++) {
         let own = turn * AT_ONCE + lid / V_DIM;
@@ -34,11 +36,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         // Threads without a column do the same work on the last one and store nothing.
         let h = min(own, HEADS_EACH - 1u) * K_HEADS + kh;
         let j = lid % V_DIM;
-        let at = (slot * V_HEADS + h) * K_DIM * V_DIM + j;
+        let at = (state_row * V_HEADS + h) * K_DIM * V_DIM + j;
         var column: array<f32, K_DIM>;
         for (var i = 0u; i < K_DIM; i++) {
             column[i] = 0.0;
-            if !begins { column[i] = state[at + i * V_DIM]; }
+            if !(begins && IN_PLACE) { column[i] = state_at(at + i * V_DIM); }
         }
         for (var t = 0u; t < count; t++) {
             let row = start + t;
@@ -73,11 +75,12 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
             o *= factors.x * SCALE;
             if NORM { o *= inverseSqrt(head_sum(o * o, lid) / f32(V_DIM) + NORM_EPS) * norm_at(j); }
             let i = (row * V_HEADS + h) * V_DIM + j;
-            if is_on { y[i] = o * gate_at(i); }
+            if NORM { o *= silu(gate_at(i)); }
+            if is_on { y[i] = o; }
             workgroupBarrier();
         }
         if is_on {
-            for (var i = 0u; i < K_DIM; i++) { state[at + i * V_DIM] = column[i]; }
+            for (var i = 0u; i < K_DIM; i++) { put_state(at + i * V_DIM, column[i]); }
         }
     }
     keep(seq, kh, start, count, slot, begins, lid);

@@ -87,7 +87,7 @@ impl OpDef for Embed {
             (Layout::Planes, true) => "table_number(token(r), c)",
             (Layout::Stored, false) if table.dtype.is_float() => {
                 w.read("table", Arg::In(0), table.dtype);
-                "table_at(token(r) * WIDTH + c)"
+                "table_at(token(r) * K + c)"
             }
             _ => return Lowering::Gap("quantized tables are read from planes on GPUs"),
         };

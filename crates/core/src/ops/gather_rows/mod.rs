@@ -58,9 +58,19 @@ impl OpDef for GatherRows {
 
     fn wgsl(&self, site: &Site) -> Lowering {
         let mut w = Wgsl::new("gather_rows/copy", 128);
-        w.read("x", Arg::In(0), site.ins[0].dtype);
-        w.function("value(r: u32, c: u32) -> f32", "x_at(batch_logit_row(r) * WIDTH + c)");
-        w.each(site, self.cost(site))
+        let mut put = String::new();
+        let mut end = 0;
+        for (i, sig) in site.outs.iter().enumerate() {
+            let (from, width) = (end, sig.width);
+            end += width;
+            w.read(&format!("x{i}"), Arg::In(i), site.ins[i].dtype);
+            w.write(&format!("y{i}"), Arg::Out(i));
+            let otherwise = if i > 0 { "else " } else { "" };
+            let value = format!("x{i}_at(batch_logit_row(r) * {width}u + c - {from}u)");
+            put += &format!("    {otherwise}if c < {end}u {{ y{i}[r * {width}u + c - {from}u] = {value}; }}\n");
+        }
+        w.line(format!("fn put(r: u32, c: u32) {{\n{put}}}"));
+        w.each_put(&Expr::S, end, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

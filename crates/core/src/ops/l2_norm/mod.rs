@@ -97,7 +97,7 @@ impl OpDef for L2Norm {
         w.number("GROUPS", width / self.dim);
         w.float("EPS", self.eps);
         w.size("rows", rows);
-        w.read("x", Arg::In(0), site.ins[0].dtype);
+        w.read_part("x", Arg::In(0), &self.part, site.ins[0].width, width);
         w.write("y", Arg::Out(0));
         let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
         w.lowering(rows.clone() * (width / self.dim), self.cost(site))

@@ -1,4 +1,5 @@
-// One workgroup a group of DIM numbers. x_at, weight_at (1 without a weight), residual_at (0 without a residual); EPS.
+// One workgroup a group of DIM numbers. x_at, weight_at (1 without a weight); finish: what another value does with the
+// normed number; put_sum: keeps the sum that is normed, where it is one; EPS.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;
@@ -8,6 +9,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let factor = inverseSqrt(workgroup_sum(sum, lid) / f32(DIM) + EPS);
     for (var d = lid; d < DIM; d += WG) {
         let i = g * DIM + d;
-        y[i] = x_at(i) * factor * weight_at(d) + residual_at(i);
+        let x = x_at(i);
+        put_sum(i, x);
+        y[i] = finish(x * factor * weight_at(d), i);
     }
 }

@@ -202,21 +202,37 @@ impl OpDef for RmsNorm {
         }
         let (width, rows) = (site.outs[0].width, &site.outs[0].rows);
         let dim = self.group(width);
-        let kernel = match (self.weight, self.residual) {
-            (_, true) => "rms_norm/residual",
-            (true, _) => "rms_norm/weight",
-            _ => "rms_norm/plain",
+        let kernel = match self.with {
+            With::Residual => "rms_norm/residual",
+            With::Gate => "rms_norm/gate",
+            With::Sum => "rms_norm/sum",
+            With::Nothing if self.weight => "rms_norm/weight",
+            With::Nothing => "rms_norm/plain",
         };
         let mut w = Wgsl::new(kernel, if dim > 512 { 256 } else { 64 });
         w.number("DIM", dim);
         w.number("GROUPS", width / dim);
         w.float("EPS", self.eps);
         w.size("rows", rows);
-        w.read("x", Arg::In(0), site.ins[0].dtype);
-        let other = |is: bool, i: usize| is.then(|| (Arg::In(i), site.ins[i].dtype));
-        w.read_or("weight", other(self.weight, 1), 1.0);
-        w.read_or("residual", other(self.residual, 1 + self.weight as usize), 0.0);
-        w.write("y", Arg::Out(0));
+        let is_sum = self.with == With::Sum;
+        w.read_part(if is_sum { "a" } else { "x" }, Arg::In(0), &self.part, site.ins[0].width, width);
+        w.read_or("weight", self.weight.then(|| (Arg::In(1), site.ins[1].dtype)), 1.0);
+        if self.with != With::Nothing {
+            let i = 1 + self.weight as usize;
+            w.read("other", Arg::In(i), site.ins[i].dtype);
+        }
+        let finish = match self.with {
+            With::Residual => "y + other_at(i)",
+            With::Gate => "y * silu(other_at(i))",
+            With::Sum | With::Nothing => "y",
+        };
+        w.function("finish(y: f32, i: u32) -> f32", finish);
+        if is_sum {
+            w.function("x_at(i: u32) -> f32", "a_at(i) + other_at(i)");
+            w.write("sum_", Arg::Out(0));
+        }
+        w.line(format!("fn put_sum(i: u32, x: f32) {{ {} }}", if is_sum { "sum_[i] = x;" } else { "" }));
+        w.write("y", Arg::Out(is_sum as usize));
         let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
         w.lowering(rows.clone() * (width / dim), self.cost(site))
     }

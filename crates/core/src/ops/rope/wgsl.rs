@@ -6,8 +6,13 @@ use crate::wgsl::{Wgsl, caps};
 /// Declares how heads `name` are read: of rows of `x`, normed and rotated as `rope` says. The reductions are declared
 /// before it.
 pub(crate) fn head(w: &mut Wgsl, name: &str, dim: usize, x: Arg, rope: Option<&Rope>, norm: Option<(Arg, DType)>) {
-    let norm = norm.filter(|_| rope.is_some_and(|r| r.norm.is_some()));
     w.read(&format!("{name}_x"), x, DType::F32);
+    rotation(w, name, dim, rope, norm);
+}
+
+/// As [`head`], where `name_x_at` is there already.
+fn rotation(w: &mut Wgsl, name: &str, dim: usize, rope: Option<&Rope>, norm: Option<(Arg, DType)>) {
+    let norm = norm.filter(|_| rope.is_some_and(|r| r.norm.is_some()));
     w.read_or(&format!("{name}_norm"), norm, 1.0);
     w.number(&format!("{name}_DIM"), dim);
     w.flag(&format!("{name}_NORM"), norm.is_some());
@@ -24,7 +29,8 @@ pub(super) fn lower(op: &Rope, site: &Site) -> Lowering {
     w.size("rows", &site.ins[0].rows);
     let mut w = w.reductions(&caps(site.target));
     let norm = op.norm.map(|_| (Arg::In(1), site.ins[1].dtype));
-    head(&mut w, "x", op.dim, Arg::In(0), Some(op), norm);
+    w.read_part("x_x", Arg::In(0), &op.part, site.ins[0].width, site.outs[0].width);
+    rotation(&mut w, "x", op.dim, Some(op), norm);
     w.write("y", Arg::Out(0));
     w.text(include_str!("kernel.wgsl")).lowering(site.ins[0].rows.clone() * op.heads, op.cost(site))
 }

@@ -5,7 +5,9 @@
 //! sequences that go on unchanged and there are none.
 
 use super::*;
+use crate::formats::DType;
 use crate::tensor::Role;
+use crate::wgsl::Wgsl;
 
 mod cuda;
 
@@ -66,8 +68,13 @@ impl OpDef for StateRead {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        let mut w = Wgsl::new("state_read/copy", 128);
+        w.read("state", Arg::In(0), DType::F32);
+        let row = format!("state_at(batch_span(r, 3u) * {}u + c)", site.ins[0].width);
+        w.line("fn value(r: u32, c: u32) -> f32 {");
+        w.line(format!("    if batch_span(r, 4u) != 0u {{ return 0.0; }}\n    return {row};\n}}"));
+        w.each(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

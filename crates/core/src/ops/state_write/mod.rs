@@ -7,6 +7,7 @@
 use super::*;
 use crate::ops::window::Window;
 use crate::tensor::Role;
+use crate::wgsl::Wgsl;
 
 mod cuda;
 
@@ -79,8 +80,20 @@ impl OpDef for StateWrite {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        let width = site.ins[1].width;
+        let mut w = Wgsl::new("state_write/copy", 128);
+        w.read("x", Arg::In(0), site.ins[0].dtype);
+        w.bind("state", "f32", Arg::Out(0), Access::ReadWrite);
+        let from = match self.window {
+            Some(rows) => {
+                format!("(batch_span(r, 0u) + batch_span(r, 1u) + r * {rows}u) * {}u + c", site.ins[0].width)
+            }
+            None => format!("r * {width}u + c"),
+        };
+        w.line(format!("fn put(r: u32, c: u32) {{ state[batch_span(r, 3u) * {width}u + c] = x_at({from}); }}"));
+        let rows = if self.window.is_some() { Expr::S } else { site.ins[0].rows.clone() };
+        w.each_put(&rows, width, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -8,6 +8,7 @@ use super::*;
 use crate::ops::state_read::state_row;
 use crate::reference::RefValue;
 use crate::tensor::Role;
+use crate::wgsl::Wgsl;
 
 mod cuda;
 
@@ -89,8 +90,15 @@ impl OpDef for Window {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, _: &Site) -> Lowering {
-        Lowering::Gap("the wgpu device is not written yet")
+    fn wgsl(&self, site: &Site) -> Lowering {
+        let (width, rows) = (site.ins[1].width, self.rows);
+        let mut w = Wgsl::new("window/copy", 128);
+        w.read("old", Arg::In(0), site.ins[0].dtype);
+        w.read("x", Arg::In(1), site.ins[1].dtype);
+        w.number("CHANNELS", width);
+        w.number("OLD", rows);
+        w.flag("IN_PLACE", site.ins[0].is_state());
+        w.text(include_str!("kernel.wgsl")).each(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {
