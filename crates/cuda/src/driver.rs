@@ -29,9 +29,9 @@ pub fn check(code: cu::CUresult, what: impl FnOnce() -> String) -> Result<(), Dr
         return Ok(());
     }
     let (mut name, mut text) = (std::ptr::null(), std::ptr::null());
-    // SAFETY: the driver is open, since it gave the result; it hands out static strings or null.
     let read = |p: *const std::ffi::c_char| match p.is_null() {
         true => format!("{code:?}"),
+        // SAFETY: the driver hands out static strings that end with a zero, or null.
         false => unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned(),
     };
     // SAFETY: both pointers are to live variables.

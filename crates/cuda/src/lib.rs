@@ -78,13 +78,16 @@ enum Entry {
     Stamp,
 }
 
+/// By the shape of the batch: the generation of memory that a graph was made in, and the graph.
+type Graphs = HashMap<Vec<u64>, Option<(u64, Graph)>>;
+
 struct CudaRecording {
     plan: Arc<Plan>,
     entries: Vec<Entry>,
     /// Kernels of the plan's rows.
     kernels: Vec<Option<(Kernel, Arc<Text>)>>,
     /// Graphs by the shape of the batch; none after its first run, which is not worth a graph yet.
-    graphs: std::sync::Mutex<HashMap<Vec<u64>, Option<(u64, Graph)>>>,
+    graphs: std::sync::Mutex<Graphs>,
 }
 
 /// What a run left on the host.
