@@ -2,6 +2,7 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
 use onetrip_core::ops::CudaCaps;
@@ -28,9 +29,9 @@ pub fn check(code: cu::CUresult, what: impl FnOnce() -> String) -> Result<(), Dr
         return Ok(());
     }
     let (mut name, mut text) = (std::ptr::null(), std::ptr::null());
-    // SAFETY: the driver is open, since it gave the result; it hands out static strings or null.
     let read = |p: *const std::ffi::c_char| match p.is_null() {
         true => format!("{code:?}"),
+        // SAFETY: the driver hands out static strings that end with a zero, or null.
         false => unsafe { CStr::from_ptr(p) }.to_string_lossy().into_owned(),
     };
     // SAFETY: both pointers are to live variables.
@@ -136,36 +137,64 @@ fn properties(ordinal: usize, driver: i32) -> Result<Properties, DriverError> {
     })
 }
 
-/// A GPU's context and the stream that everything runs in.
-pub struct Gpu {
+/// A GPU's context. Everything made in it holds it: recordings outlive their device, and what they keep must not be given
+/// back to a context that is gone.
+struct Context {
     context: cu::CUcontext,
     device: cu::CUdevice,
+}
+
+// SAFETY: a context may be used from any thread that makes it current, which `enter` does.
+unsafe impl Send for Context {}
+// SAFETY: as above; the driver locks for itself.
+unsafe impl Sync for Context {}
+
+impl Context {
+    fn enter(&self) -> Result<(), DriverError> {
+        // SAFETY: the context lives as long as `self`.
+        check(unsafe { cu::cuCtxSetCurrent(self.context) }, || "entering the context".into())
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: it was retained once, and whatever was made in it is gone.
+        unsafe { cu::cuDevicePrimaryCtxRelease_v2(self.device) };
+    }
+}
+
+/// A GPU's context and the stream that everything runs in.
+pub struct Gpu {
+    context: Arc<Context>,
     /// The stream.
     pub stream: cu::CUstream,
 }
 
-// SAFETY: contexts and streams may be used from any thread that makes the context current, which `enter` does.
+// SAFETY: streams may be used from any thread that makes the context current, which `enter` does.
 unsafe impl Send for Gpu {}
 
 impl Gpu {
     /// Opens a GPU.
     pub fn open(ordinal: usize) -> Result<Gpu, DriverError> {
         let (mut device, mut context, mut stream) = (0, std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: pointers are to live variables; the primary context is released in `drop`.
+        // SAFETY: pointers are to live variables; the primary context is released when the last holder drops it.
         unsafe {
             check(cu::cuDeviceGet(&mut device, ordinal as i32), || format!("opening GPU {ordinal}"))?;
             check(cu::cuDevicePrimaryCtxRetain(&mut context, device), || format!("making a context on GPU {ordinal}"))?;
-            check(cu::cuCtxSetCurrent(context), || "entering the context".into())?;
+        }
+        let context = Arc::new(Context { context, device });
+        context.enter()?;
+        // SAFETY: as above; the context is current.
+        unsafe {
             let flag = cu::CUstream_flags::CU_STREAM_NON_BLOCKING as u32;
             check(cu::cuStreamCreate(&mut stream, flag), || "making a stream".into())?;
         }
-        Ok(Gpu { context, device, stream })
+        Ok(Gpu { context, stream })
     }
 
     /// Makes the context current on this thread.
     pub fn enter(&self) -> Result<(), DriverError> {
-        // SAFETY: the context lives as long as `self`.
-        check(unsafe { cu::cuCtxSetCurrent(self.context) }, || "entering the context".into())
+        self.context.enter()
     }
 
     /// Bytes of memory that are free.
@@ -187,7 +216,7 @@ impl Gpu {
         let mut at = 0;
         // SAFETY: the pointer is to a live variable; the memory is given back once, in `drop`.
         check(unsafe { cu::cuMemAlloc_v2(&mut at, bytes.max(256) as usize) }, || format!("allocating {bytes} bytes"))?;
-        Ok(Memory { at, bytes })
+        Ok(Memory { at, bytes, context: self.context.clone() })
     }
 
     /// Fills memory with a byte, in the order of the stream.
@@ -293,7 +322,7 @@ impl Gpu {
             let made = check(cu::cuGraphInstantiateWithFlags(&mut executable, graph, 0), || "making a graph".into());
             cu::cuGraphDestroy(graph);
             made?;
-            Ok(Graph { executable, nodes })
+            Ok(Graph { executable, nodes, context: self.context.clone() })
         }
     }
 
@@ -309,13 +338,13 @@ impl Gpu {
         let flag = if timed { 0 } else { cu::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 };
         // SAFETY: the pointer is to a live variable.
         check(unsafe { cu::cuEventCreate(&mut event, flag) }, || "making an event".into())?;
-        Ok(Event(event))
+        Ok(Event { event, context: self.context.clone() })
     }
 
     /// Notes where the stream is.
     pub fn mark(&self, event: &Event) -> Result<(), DriverError> {
         // SAFETY: event and stream are alive.
-        check(unsafe { cu::cuEventRecord(event.0, self.stream) }, || "recording an event".into())
+        check(unsafe { cu::cuEventRecord(event.event, self.stream) }, || "recording an event".into())
     }
 
     /// Memory of the host that the GPU reaches by itself.
@@ -326,17 +355,15 @@ impl Gpu {
         check(unsafe { cu::cuMemHostAlloc(&mut at, bytes, 0) }, || {
             format!("pinning {bytes} bytes of the host's memory")
         })?;
-        Ok(Pinned { at: at.cast(), bytes })
+        Ok(Pinned { at: at.cast(), bytes, context: self.context.clone() })
     }
 }
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // SAFETY: both were made in `open`; nothing uses them afterwards.
-        unsafe {
-            cu::cuStreamDestroy_v2(self.stream);
-            cu::cuDevicePrimaryCtxRelease_v2(self.device);
-        }
+        let _ = self.enter();
+        // SAFETY: it was made in `open`; nothing uses it afterwards.
+        unsafe { cu::cuStreamDestroy_v2(self.stream) };
     }
 }
 
@@ -364,10 +391,12 @@ pub struct Memory {
     pub at: u64,
     /// Its size.
     pub bytes: u64,
+    context: Arc<Context>,
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        let _ = self.context.enter();
         // SAFETY: it was allocated once, and its owner waited for what uses it.
         unsafe { cu::cuMemFree_v2(self.at) };
     }
@@ -377,6 +406,7 @@ impl Drop for Memory {
 pub struct Pinned {
     at: *mut u8,
     bytes: usize,
+    context: Arc<Context>,
 }
 
 // SAFETY: plain memory with one owner.
@@ -398,13 +428,17 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
+        let _ = self.context.enter();
         // SAFETY: it was allocated once, and its owner waited for copies.
         unsafe { cu::cuMemFreeHost(self.at.cast()) };
     }
 }
 
 /// A point in the stream.
-pub struct Event(cu::CUevent);
+pub struct Event {
+    event: cu::CUevent,
+    context: Arc<Context>,
+}
 
 // SAFETY: events may be used from any thread in their context.
 unsafe impl Send for Event {}
@@ -413,22 +447,23 @@ impl Event {
     /// Waits until the stream has come there.
     pub fn wait(&self) -> Result<(), DriverError> {
         // SAFETY: the event is alive.
-        check(unsafe { cu::cuEventSynchronize(self.0) }, || "waiting for the GPU".into())
+        check(unsafe { cu::cuEventSynchronize(self.event) }, || "waiting for the GPU".into())
     }
 
     /// Seconds from an earlier event to this one.
     pub fn since(&self, earlier: &Event) -> f64 {
         let mut ms = 0f32;
         // SAFETY: both events are alive and were reached.
-        let code = unsafe { cu::cuEventElapsedTime_v2(&mut ms, earlier.0, self.0) };
+        let code = unsafe { cu::cuEventElapsedTime_v2(&mut ms, earlier.event, self.event) };
         if code == cu::CUresult::CUDA_SUCCESS { f64::from(ms) / 1000.0 } else { f64::NAN }
     }
 }
 
 impl Drop for Event {
     fn drop(&mut self) {
+        let _ = self.context.enter();
         // SAFETY: made once.
-        unsafe { cu::cuEventDestroy_v2(self.0) };
+        unsafe { cu::cuEventDestroy_v2(self.event) };
     }
 }
 
@@ -437,6 +472,7 @@ pub struct Graph {
     executable: cu::CUgraphExec,
     /// Its nodes.
     pub nodes: usize,
+    context: Arc<Context>,
 }
 
 // SAFETY: a graph is launched by one owner at a time.
@@ -444,6 +480,7 @@ unsafe impl Send for Graph {}
 
 impl Drop for Graph {
     fn drop(&mut self) {
+        let _ = self.context.enter();
         // SAFETY: made once; a running launch keeps what it needs.
         unsafe { cu::cuGraphExecDestroy(self.executable) };
     }

@@ -78,13 +78,16 @@ enum Entry {
     Stamp,
 }
 
+/// By the shape of the batch: the generation of memory that a graph was made in, and the graph.
+type Graphs = HashMap<Vec<u64>, Option<(u64, Graph)>>;
+
 struct CudaRecording {
     plan: Arc<Plan>,
     entries: Vec<Entry>,
     /// Kernels of the plan's rows.
     kernels: Vec<Option<(Kernel, Arc<Text>)>>,
     /// Graphs by the shape of the batch; none after its first run, which is not worth a graph yet.
-    graphs: std::sync::Mutex<HashMap<Vec<u64>, Option<(u64, Graph)>>>,
+    graphs: std::sync::Mutex<Graphs>,
 }
 
 /// What a run left on the host.
@@ -93,9 +96,9 @@ struct Kept {
     done: Event,
     /// Batch words on their way.
     words: Pinned,
-    /// Outputs, in order, and where each begins.
+    /// Outputs, in order: where each begins, and how many bytes of it are here.
     outputs: Pinned,
-    at: Vec<u64>,
+    at: Vec<(u64, u64)>,
 }
 
 /// The device.
@@ -347,27 +350,26 @@ impl CudaDevice {
 
     /// Copies the outputs of the run to the host behind it, and marks its end.
     fn keep_outputs(&mut self, plan: &Plan, batch: &StepBatch, slot: usize) -> Result<(), DeviceError> {
+        // Rows are the batch's as a rule; what an output has beyond them (a convolution's window) is read from its slot.
         let rows = batch.bind().t;
+        let wanted = |slot: u64, width: usize| slot.min(rows * width as u64 * 4);
         let mut at = vec![];
         let mut end = 0u64;
         for &(s, width) in &plan.outputs {
-            at.push(end);
-            end += self.offsets[s].1.min(rows * width as u64 * 4).next_multiple_of(ALIGN);
+            let bytes = wanted(self.offsets[s].1, width);
+            at.push((end, bytes));
+            end += bytes.next_multiple_of(ALIGN);
         }
-        if end > self.ring[slot].outputs.bytes().len() as u64 && end <= STAGED {
-            self.ring[slot].outputs =
-                self.gpu.pinned((end as usize).next_power_of_two()).map_err(|e| self.failed(e))?;
-        }
-        if end <= STAGED {
-            for (&(s, width), &to) in plan.outputs.iter().zip(&at) {
-                let bytes = self.offsets[s].1.min(rows * width as u64 * 4);
-                let from = self.address(&BufRef::Slot(s));
-                self.gpu
-                    .read_part(from, &self.ring[slot].outputs, to as usize, bytes as usize)
-                    .map_err(|e| self.failed(e))?;
-            }
-        } else {
+        if end > STAGED {
             at.clear();
+        } else if end > self.ring[slot].outputs.bytes().len() as u64 {
+            let room = self.gpu.pinned((end as usize).next_power_of_two()).map_err(|e| self.failed(e))?;
+            self.ring[slot].outputs = room;
+        }
+        for (&(s, _), &(to, bytes)) in plan.outputs.iter().zip(&at) {
+            let (from, to) = (self.address(&BufRef::Slot(s)), to as usize);
+            let copied = self.gpu.read_part(from, &self.ring[slot].outputs, to, bytes as usize);
+            copied.map_err(|e| self.failed(e))?;
         }
         self.gpu.mark(&self.ring[slot].done).map_err(|e| self.failed(e))?;
         self.ring[slot].at = at;
@@ -518,9 +520,10 @@ impl Device for CudaDevice {
         let (s, width) = plan.outputs[index];
         let mut numbers = vec![0f32; rows * width];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut numbers);
-        match self.ring[slot].at.get(index) {
-            Some(&at) => {
-                bytes.copy_from_slice(&self.ring[slot].outputs.bytes()[at as usize..at as usize + bytes.len()])
+        match self.ring[slot].at.get(index).filter(|(_, kept)| *kept >= bytes.len() as u64) {
+            Some(&(at, _)) => {
+                let at = at as usize;
+                bytes.copy_from_slice(&self.ring[slot].outputs.bytes()[at..at + bytes.len()]);
             }
             None if run.0 == self.runs => {
                 self.gpu.read(self.address(&BufRef::Slot(s)), bytes).map_err(|e| self.failed(e))?;

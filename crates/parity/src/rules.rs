@@ -5,8 +5,8 @@ use std::sync::Arc;
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::device::{Device, DeviceError};
 use onetrip_core::fuse::{Fuse, RULES, Setting, fuse, fuse_assuming};
-use onetrip_core::graph::{Graph, Node};
-use onetrip_core::ops::{Compute, CudaCaps, Op, RowClass, Target, WgslCaps};
+use onetrip_core::graph::Graph;
+use onetrip_core::ops::{Compute, CudaCaps, RowClass, Target};
 use onetrip_core::plan::{self, Layouts, Plan};
 use onetrip_core::probe::Silent;
 use onetrip_core::reference::{RefState, RefTensor, eval_graph};
@@ -51,11 +51,6 @@ pub fn tests() -> Vec<Trial> {
         Ok(())
     }));
     tests.push(Trial::test("rules/on two layers as another engine lists them, each saves what it should", ladder));
-    let text = [("cuda", Target::Cuda(CudaCaps::default())), ("wgsl", Target::Wgsl(WgslCaps::default()))];
-    for (name, target) in text {
-        let name = format!("rules/{name} has no kernels yet: every rewrite is refused by name and no plan runs");
-        tests.push(Trial::test(name, move || refused(target)));
-    }
     tests
 }
 
@@ -275,76 +270,4 @@ fn close(what: &str, have: &[f32], want: &[f32], tolerance: f32) -> Result<(), S
         }
     }
     Ok(())
-}
-
-/// Rules that make nothing.
-const NO_KERNEL: &[&str] = &["empty-nodes", "output-gathers"];
-
-/// On a target without kernels: what a rule would make is refused and listed, the graph stays as it was written, and
-/// recording stops at the first gap.
-fn refused(target: Target) -> Result<(), Failed> {
-    let mut refused_rules = vec![];
-    let mut device = CpuDevice::new(Some(1))?;
-    for seed in 0..GRAPHS {
-        let case = Case::new(seed);
-        let on_cpu = fuse(&mut case.graph.clone(), &case.setting(Target::Cpu(Isa::detect())), &Fuse::All);
-        let mut graph = case.graph.clone();
-        let report = fuse(&mut graph, &case.setting(target), &Fuse::All);
-        // Dropping a node that does nothing needs no kernel.
-        let does_nothing = |n: &Node| {
-            case.graph.moves_nothing(n) || case.setting(target).one_each && matches!(n.op, Op::GatherRows(_))
-        };
-        let names = |g: &Graph| -> Vec<String> {
-            g.nodes.iter().filter(|n| !does_nothing(n)).map(|n| format!("{} {:?}", n.name, n.op)).collect()
-        };
-        if names(&graph) != names(&case.graph) {
-            return Err(format!("seed {seed}: the graph was changed without a kernel").into());
-        }
-        for (rule, n) in report.fired.iter().filter(|(rule, _)| !NO_KERNEL.contains(rule)) {
-            if *n > 0 {
-                return Err(format!("seed {seed}: {rule} fired without a kernel").into());
-            }
-        }
-        // The first rule that fired on the CPU found the same graph here.
-        let first = on_cpu.fired.iter().find(|(rule, n)| *n > 0 && !NO_KERNEL.contains(rule));
-        if let Some((rule, _)) = first
-            && !report.refused.iter().any(|r| r.rule == *rule && !r.why.is_empty())
-        {
-            return Err(format!("seed {seed}: {rule} was neither applied nor refused").into());
-        }
-        refused_rules.extend(report.refused.iter().map(|r| r.rule));
-        let plan = plan::lower(case.graph.clone(), case.setting(target), &Fuse::All, &Layouts::new(), "elsewhere")?;
-        let ledger = plan.ledger(case.batch.bind());
-        if ledger.gaps == 0
-            || !plan.table(None).contains("GAP ")
-            || !plan.rules_text().contains("refused") && first.is_some()
-        {
-            return Err(format!("seed {seed}: a gap is hidden:\n{}", plan.table(None)).into());
-        }
-        match record(&Arc::new(plan), &mut device, &mut Silent) {
-            Err(DeviceError::Gap { why, .. }) if !why.is_empty() => {}
-            Err(e) => return Err(format!("seed {seed}: another error than the gap: {e}").into()),
-            Ok(_) => return Err(format!("seed {seed}: a plan with gaps was recorded").into()),
-        }
-    }
-    // Rules that look for what another rule made find nothing here; the others must all have been refused somewhere.
-    let builds_on = [
-        "norm-residual",
-        "residual-norm",
-        "gated-norm",
-        "norm-prologue",
-        "norm-rope",
-        "conv-group",
-        "attention-write",
-        "delta-conv",
-        "delta-norm",
-    ];
-    let missing = RULES
-        .iter()
-        .map(|r| r.name)
-        .filter(|n| ![&builds_on[..], NO_KERNEL].concat().contains(n) && !refused_rules.contains(n));
-    match missing.collect::<Vec<_>>() {
-        none if none.is_empty() => Ok(()),
-        some => Err(format!("never refused: {}", some.join(", ")).into()),
-    }
 }

@@ -1,25 +1,54 @@
-// The joint row after its convolution, apart: heads of queries and keys L2-normed, values copied. A warp per head, or per
-// 32 values.
+// The convolution of a joint row with what follows it: SiLU, and L2 norms of the heads of queries and keys. A block is a
+// sequence and one such head, or some values; it owns its channels of the state.
+#define RPT ((DIM + THREADS - 1) / THREADS)
+
 KERNEL {
+    __shared__ float room[WARPS];
     const Args A = ARGS;
     allow_next();
     wait_for_inputs();
     const Batch batch{BATCH};
-    const u32 per_row = 2 * KEYS / DIM + (VALUES + 31) / 32;
-    const u32 item = group_index() * WARPS + warp_index(), lane = lane_index();
-    if (item >= batch.t() * per_row) return;
-    const size_t row = item / per_row;
-    const u32 head = item % per_row;
-    const float* x = JOINT + row * (2 * KEYS + VALUES);
-    if (head >= 2 * KEYS / DIM) {
-        const u32 i = (head - 2 * KEYS / DIM) * 32 + lane;
-        if (i < VALUES) V_OUT[row * VALUES + i] = x[2 * KEYS + i];
+    const u32 seq = group_index() / BLOCKS, block = group_index() % BLOCKS;
+    if (seq >= batch.s()) return;
+    const Span span(batch, seq);
+    if (block >= 2 * KEYS / DIM) {
+        const u32 value = (block - 2 * KEYS / DIM) * THREADS + threadIdx.x, channel = 2 * KEYS + value;
+        if (value >= VALUES) return;
+        float w[TAPS];
+        conv_filter<TAPS, HALF_FILTER>(FILTER, channel, w);
+        for (u32 t = 0; t < span.count; t++) {
+            const float y = conv_row<TAPS, CHANNELS>(span, X_IN, STATE, t, channel, w);
+            V_OUT[(size_t)(span.start + t) * VALUES + value] = silu(y);
+        }
+        conv_keep<TAPS, CHANNELS>(span, X_IN, STATE, channel);
         return;
     }
-    float s = 0;
-    for (u32 i = lane; i < DIM; i += 32) s += x[head * DIM + i] * x[head * DIM + i];
-    const float factor = 1.0f / sqrtf(warp_sum(s) + EPS);
-    const u32 own = head * DIM % KEYS;
-    float* to = (head * DIM < KEYS ? Q_OUT : K_OUT) + row * KEYS + own;
-    for (u32 i = lane; i < DIM; i += 32) to[i] = x[head * DIM + i] * factor;
+    const u32 first = block * DIM;
+    float* out = (first < KEYS ? Q_OUT : K_OUT) + first % KEYS;
+    float w[RPT][TAPS];
+#pragma unroll
+    for (int r = 0; r < RPT; r++) {
+        const u32 i = r * THREADS + threadIdx.x;
+        if (i < DIM) conv_filter<TAPS, HALF_FILTER>(FILTER, first + i, w[r]);
+    }
+    for (u32 t = 0; t < span.count; t++) {
+        float y[RPT], s = 0;
+#pragma unroll
+        for (int r = 0; r < RPT; r++) {
+            const u32 i = r * THREADS + threadIdx.x;
+            y[r] = i < DIM ? silu(conv_row<TAPS, CHANNELS>(span, X_IN, STATE, t, first + i, w[r])) : 0.0f;
+            s += y[r] * y[r];
+        }
+        const float factor = 1.0f / sqrtf(block_sum<WARPS>(s, room) + EPS);
+#pragma unroll
+        for (int r = 0; r < RPT; r++) {
+            const u32 i = r * THREADS + threadIdx.x;
+            if (i < DIM) out[(size_t)(span.start + t) * KEYS + i] = y[r] * factor;
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < RPT; r++) {
+        const u32 i = r * THREADS + threadIdx.x;
+        if (i < DIM) conv_keep<TAPS, CHANNELS>(span, X_IN, STATE, first + i);
+    }
 }

@@ -17,7 +17,7 @@ KERNEL {
 #else
         y = conv_row<TAPS, CHANNELS>(span, X_IN, STATE, t, channel, w);
 #endif
-        OUT[(size_t)(span.start + t) * CHANNELS + channel] = SILU ? silu(y) : y;
+        OUT[(size_t)(span.start + t) * CHANNELS + channel] = y;
     }
 #if !WINDOW
     conv_keep<TAPS, CHANNELS>(span, X_IN, STATE, channel);
