@@ -6,7 +6,7 @@ use libtest_mimic::{Failed, Trial};
 use onetrip_core::device::{Device, DeviceError};
 use onetrip_core::fuse::{Fuse, RULES, Setting, fuse, fuse_assuming};
 use onetrip_core::graph::{Graph, Node};
-use onetrip_core::ops::{Compute, CudaCaps, Op, RowClass, Target, WgslCaps};
+use onetrip_core::ops::{Compute, CudaCaps, Op, RowClass, Target};
 use onetrip_core::plan::{self, Layouts, Plan};
 use onetrip_core::probe::Silent;
 use onetrip_core::reference::{RefState, RefTensor, eval_graph};
@@ -51,7 +51,7 @@ pub fn tests() -> Vec<Trial> {
         Ok(())
     }));
     tests.push(Trial::test("rules/on two layers as another engine lists them, each saves what it should", ladder));
-    let text = [("cuda", Target::Cuda(CudaCaps::default())), ("wgsl", Target::Wgsl(WgslCaps::default()))];
+    let text = [("cuda", Target::Cuda(CudaCaps::default()))];
     for (name, target) in text {
         let name = format!("rules/{name} has no kernels yet: every rewrite is refused by name and no plan runs");
         tests.push(Trial::test(name, move || refused(target)));
