@@ -179,7 +179,7 @@ pub fn threads(args: &ModelArgs) -> usize {
 /// Loads a model's weights and makes caches for `sequences` texts of at most `context` tokens.
 pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
     let threads = threads(args);
-    let device = device::open(args.device(), threads, isa()?, Commit::Tick)?;
+    let device = device::open(args.device(), threads, isa()?, args.commit.unwrap_or(Commit::Tick))?;
     let start = Instant::now();
     let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
     let is_shown = stderr_is_terminal();

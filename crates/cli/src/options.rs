@@ -11,6 +11,7 @@ use onetrip_core::batch::SampleParams;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::Compute;
+use onetrip_gpu::Commit;
 
 /// Which model.
 #[derive(Args, Clone, Debug)]
@@ -42,6 +43,9 @@ pub struct ModelArgs {
     /// Device: `cpu`, `cuda` or `cuda:1` (NVIDIA), `gpu` (Vulkan, Metal, DX12) or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = device, value_name = "NAME")]
     pub device: Option<String>,
+    /// How dispatches are handed to a GPU, never waiting: `each`, `every:K`, or `tick`, one submission for all [default: tick]
+    #[arg(long, value_parser = commit, value_name = "POLICY")]
+    pub commit: Option<Commit>,
     /// Threads of the CPU device [default: all processors]
     #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
@@ -309,6 +313,17 @@ pub fn device(text: &str) -> Result<String, String> {
         _ if text.strip_prefix("gpu:").is_some_and(|name| !name.is_empty()) => Ok(text.into()),
         _ if text.strip_prefix("cuda:").is_some_and(|n| n.parse::<usize>().is_ok()) => Ok(text.into()),
         _ => Err("no such device; devices: cpu, cuda, cuda:NUMBER, gpu, gpu:NAME of an adapter".into()),
+    }
+}
+
+/// `--commit`.
+fn commit(text: &str) -> Result<Commit, String> {
+    let every = text.strip_prefix("every:").and_then(|k| k.parse().ok()).filter(|&k| k > 0);
+    match (text, every) {
+        ("each", _) => Ok(Commit::Each),
+        ("tick", _) => Ok(Commit::Tick),
+        (_, Some(k)) => Ok(Commit::Every(k)),
+        _ => Err("give each, every:K (such as every:8) or tick".into()),
     }
 }
 

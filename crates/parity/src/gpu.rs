@@ -38,7 +38,8 @@ pub fn tests() -> Vec<Trial> {
             }
         }));
     }
-    let models: [(&str, fn() -> Result<(), Failed>); 2] = [
+    type Test = fn() -> Result<(), Failed>;
+    let models: [(&str, Test); 2] = [
         ("pages/qwen35/computes what the numpy implementation does (gpu)", crate::qwen35::numpy_on_gpu),
         ("models/tiny/logits are those of the CPU (gpu)", tiny),
     ];

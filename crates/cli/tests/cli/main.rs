@@ -50,6 +50,8 @@ impl Done {
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_onetrip"));
+    // A layer of Mesa's Vulkan drivers talks on stderr where there is no desktop; this keeps it out.
+    command.env("NODEVICE_SELECT", "1");
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

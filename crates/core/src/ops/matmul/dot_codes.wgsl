@@ -22,15 +22,15 @@ fn dot_$W(row: u32, lane: u32) -> Sums {
                 let at = t * (ROUNDED_ROW / 4u) + 2u * block;
                 var half: array<i32, 2>;
                 if $W_BITS == 4u {
-                    let q0 = rounded[at + AT_PERMUTED / 4u];
-                    let q1 = rounded[at + AT_PERMUTED / 4u + 1u];
+                    let q0 = rounded_four(at + AT_PERMUTED / 4u);
+                    let q1 = rounded_four(at + AT_PERMUTED / 4u + 1u);
                     let low = c[0] & vec4<u32>(0x0f0f0f0fu);
                     let high = (c[0] >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu);
                     half[0] = dot4I8Packed(low.x, q0.x) + dot4I8Packed(high.x, q0.y) + dot4I8Packed(low.y, q0.z) + dot4I8Packed(high.y, q0.w);
                     half[1] = dot4I8Packed(low.z, q1.x) + dot4I8Packed(high.z, q1.y) + dot4I8Packed(low.w, q1.z) + dot4I8Packed(high.w, q1.w);
                 } else {
                     for (var h = 0u; h < 2u; h++) {
-                        let q = rounded[at + h];
+                        let q = rounded_four(at + h);
                         half[h] = dot4I8Packed(c[h].x, q.x) + dot4I8Packed(c[h].y, q.y) + dot4I8Packed(c[h].z, q.z) + dot4I8Packed(c[h].w, q.w);
                     }
                 }

@@ -22,43 +22,13 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
 }
 
 fn round_block(row: u32, block: u32, factor: f32) {
-    var largest = 0.0;
-    var x: array<f32, 32>;
-    for (var i = 0u; i < 32u; i++) {
-        let at = block * 32u + i;
-        x[i] = x_at(row * K + at) * factor * norm_at(at);
-        largest = max(largest, abs(x[i]));
+    let r = rounded_block(row, block, factor);
+    let at = row * ROUNDED_ROW + block * 8u;
+    for (var i = 0u; i < 8u; i++) {
+        if NATURAL { put_rounded(at + i, r.codes[i]); }
+        if PERMUTED { put_rounded(at + AT_PERMUTED + i, permuted_word(r, i)); }
     }
-    var inverse = 0.0;
-    var scale = 0.0;
-    // Below this a block counts as zero: the inverse would overflow.
-    if largest >= 1e-30 {
-        scale = divide(largest, 127.0);
-        inverse = divide(127.0, largest);
-    }
-    var words: array<u32, 8>;
-    for (var half = 0u; half < 2u; half++) {
-        var sum = 0;
-        for (var i = 0u; i < 4u; i++) {
-            let at = half * 16u + i * 4u;
-            let code = vec4<i32>(round(vec4<f32>(x[at], x[at + 1u], x[at + 2u], x[at + 3u]) * inverse));
-            sum += code.x + code.y + code.z + code.w;
-            words[half * 4u + i] = pack4xI8(code);
-        }
-        put_rounded(row * ROUNDED_ROW + AT_SUMS + block * 2u + half, bitcast<u32>(sum));
-    }
-    put_rounded(row * ROUNDED_ROW + AT_SCALES + block, bitcast<u32>(scale));
-    for (var i = 0u; i < 4u; i++) {
-        let a = words[2u * i];
-        let b = words[2u * i + 1u];
-        if NATURAL {
-            put_rounded(row * ROUNDED_ROW + block * 8u + 2u * i, a);
-            put_rounded(row * ROUNDED_ROW + block * 8u + 2u * i + 1u, b);
-        }
-        if PERMUTED {
-            let at = row * ROUNDED_ROW + AT_PERMUTED + block * 8u + 2u * i;
-            put_rounded(at, (a & 0xffu) | ((a >> 8u) & 0xff00u) | ((b & 0xffu) << 16u) | ((b << 8u) & 0xff000000u));
-            put_rounded(at + 1u, ((a >> 8u) & 0xffu) | ((a >> 16u) & 0xff00u) | ((b << 8u) & 0xff0000u) | (b & 0xff000000u));
-        }
-    }
+    put_rounded(row * ROUNDED_ROW + AT_SCALES + block, bitcast<u32>(r.scale));
+    put_rounded(row * ROUNDED_ROW + AT_SUMS + block * 2u, bitcast<u32>(r.sums.x));
+    put_rounded(row * ROUNDED_ROW + AT_SUMS + block * 2u + 1u, bitcast<u32>(r.sums.y));
 }

@@ -14,6 +14,8 @@ use crate::wgsl::{self, Wgsl, caps, row_lanes, tree};
 const WG: u32 = 128;
 /// Threads of a workgroup of tiles: 16 x 16, each with 4 x 4 numbers.
 const WG_TILE: u32 = 256;
+/// Bytes of workgroup memory for sums, beside a staged row.
+const RESERVED: usize = 1024;
 /// Side of a tile.
 const TILE: u64 = 64;
 
@@ -36,6 +38,11 @@ impl Rounded {
         Rounded { natural, permuted, at_permuted, at_scales, at_sums, row: at_sums + (k / 16).next_multiple_of(4) }
     }
 
+    /// Bytes of one row with its scales and sums in workgroup memory.
+    fn staged_bytes(&self, k: usize) -> usize {
+        4 * self.at_scales + k / 32 * 12
+    }
+
     fn declare(&self, w: &mut Wgsl) {
         w.flag("NATURAL", self.natural);
         w.flag("PERMUTED", self.permuted);
@@ -49,6 +56,7 @@ impl Rounded {
     fn read(&self, w: &mut Wgsl, arg: Arg) {
         self.declare(w);
         w.bind("rounded", "vec4<u32>", arg, Access::Read);
+        w.function("rounded_four(i: u32) -> vec4<u32>", "rounded[i]");
         let at = |from: &str, i: &str| format!("t * (ROUNDED_ROW / 4u) + {from} / 4u + ({i} >> 2u)");
         let scale = format!("bitcast<f32>(rounded[{}][block & 3u])", at("AT_SCALES", "block"));
         w.function("rounded_scale(t: u32, block: u32) -> f32", &scale);
@@ -128,7 +136,10 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     // What the prologue step makes: rounded rows, and normed rows for tiles.
     let normed = floats && !small && op.norm.is_some();
     let (mut steps, mut scratch) = (vec![], vec![]);
-    let rounded = codes.then(|| {
+    // One row is rounded by every workgroup for itself: less than a dispatch.
+    let caps = caps(site.target);
+    let staged = site.class == RowClass::One && p.rounded.staged_bytes(k) + RESERVED <= caps.workgroup_bytes as usize;
+    let rounded = (codes && !staged).then(|| {
         scratch.push(p.rows() * (p.rounded.row * 4));
         Arg::Scratch(scratch.len() - 1)
     });
@@ -139,7 +150,7 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     if rounded.is_some() || normed.is_some() {
         steps.push(p.prologue(rounded, normed));
     }
-    steps.push(if small { p.matvec(rounded) } else { p.tiles(rounded, normed) });
+    steps.push(if small { p.matvec(rounded, codes && staged) } else { p.tiles(rounded, normed) });
     Lowering::Steps { steps, scratch }
 }
 
@@ -175,7 +186,7 @@ impl Plan<'_> {
         };
         put(&mut w, "rounded", "u32", rounded);
         put(&mut w, "floats", "f32", floats);
-        let w = w.reductions(&caps(self.site.target)).text(include_str!("round.wgsl"));
+        let w = w.reductions(&caps(self.site.target)).text(include_str!("block.wgsl")).text(include_str!("round.wgsl"));
         let mut written = Expr::Const(0);
         if rounded.is_some() {
             written = written + self.rows() * (self.rounded.row * 4);
@@ -185,6 +196,19 @@ impl Plan<'_> {
         }
         let read = self.site.ins[..self.op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         w.step(self.rows(), Cost::of(read, written, self.rows() * (self.k * 6)))
+    }
+
+    /// Declares `floats_eight` of the one row whose `x_at` and `norm_at` are there.
+    fn floats_of_row(&self, w: &mut Wgsl) {
+        w.line("var<private> factor_of_row: f32 = 1.0;");
+        w.line("fn row_factor(lid: u32) {");
+        w.line("    var sum = 0.0;");
+        w.line("    for (var i = lid; i < K; i += WG) { let x = x_at(i); sum += x * x; }");
+        w.line("    factor_of_row = inverseSqrt(workgroup_sum(sum, lid) / f32(K) + EPS);\n}");
+        w.line("fn floats_eight(t: u32, i: u32) -> Eight {");
+        w.line("    var e: array<f32, 8>;");
+        w.line("    for (var j = 0u; j < 8u; j++) { e[j] = x_at(8u * i + j) * factor_of_row * norm_at(8u * i + j); }");
+        w.line("    return Eight(vec4<f32>(e[0], e[1], e[2], e[3]), vec4<f32>(e[4], e[5], e[6], e[7]));\n}");
     }
 
     /// What the main step moves and computes: everything but what the prologue step has done.
@@ -252,11 +276,27 @@ impl Plan<'_> {
         end
     }
 
-    fn matvec(&self, rounded: Option<Arg>) -> Step {
+    /// Declares the prologue that every workgroup redoes.
+    fn stage(&self, w: &mut Wgsl) {
+        let norm = self.op.norm.map(|_| (Arg::In(1), self.site.ins[1].dtype));
+        self.rounded.declare(w);
+        w.read("x", Arg::In(0), DType::F32);
+        w.read_or("norm", norm, 1.0);
+        w.flag("NORM", norm.is_some());
+        w.float("EPS", self.op.norm.unwrap_or(0.0));
+        w.line(include_str!("block.wgsl"));
+        w.line(include_str!("stage.wgsl"));
+    }
+
+    fn matvec(&self, rounded: Option<Arg>, staged: bool) -> Step {
         let floats = self.paths.contains(&Path::Floats);
         let rows = if self.site.class == RowClass::One { 1 } else { 8 };
-        let name = if rounded.is_some() { "int8" } else { "f32" };
+        let name = if rounded.is_some() || staged { "int8" } else { "f32" };
         let mut w = self.begin(&format!("matmul/matvec.{name}.{rows}"), WG);
+        // Rows of weights that a thread's lanes take in turn: the more there are in all, the less the prologue weighs.
+        let all: usize = self.site.outs.iter().map(|s| s.width).sum();
+        let turns = if staged { [1, 2, 4][(all >= 2048) as usize + (all >= 8192) as usize] } else { 1 };
+        w.number("TURNS", turns);
         w.number("ROWS", rows);
         w.line("alias Sums = array<f32, ROWS>;");
         let caps = caps(self.site.target);
@@ -265,7 +305,17 @@ impl Plan<'_> {
             self.rounded.read(&mut w, arg);
         }
         let mut before = "    let n = g;".to_string();
-        if floats {
+        if staged {
+            self.stage(&mut w);
+            before = "    stage(lid);\n    let n = g;".into();
+        }
+        if floats && staged {
+            // Floats beside codes: the same row, normed anew number by number.
+            self.floats_of_row(&mut w);
+            if self.op.norm.is_some() {
+                before = "    stage(lid);\n    row_factor(lid);\n    let n = g;".into();
+            }
+        } else if floats {
             eights(&mut w, "x", Arg::In(0), DType::F32, self.k);
             match self.op.norm {
                 None => w.function("floats_eight(t: u32, i: u32) -> Eight", "x_eight(t, i)"),
@@ -283,7 +333,8 @@ impl Plan<'_> {
         });
         for (o, out) in self.op.outputs.iter().enumerate() {
             w.line(format!("fn out_{o}(m: u32, group: u32, lid: u32) {{"));
-            w.line("    let n = group * (WG / LANES) + lid / LANES;");
+            w.line("    for (var turn = 0u; turn < TURNS; turn++) {");
+            w.line("    let n = (group * TURNS + turn) * (WG / LANES) + lid / LANES;");
             let used = self.op.products_of(out);
             for p in &used {
                 w.line(format!("    let s{p} = dot_w{p}(min(n, Y{o}_WIDTH - 1u), lid % LANES);"));
@@ -296,10 +347,10 @@ impl Plan<'_> {
             }
             let value = self.value(o);
             w.line(format!("        if lid % LANES == 0u && n < Y{o}_WIDTH {{ y{o}[t * Y{o}_WIDTH + n] = {value}; }}"));
-            w.line("    }");
+            w.line("    } }");
             w.line("}");
         }
-        let grid = self.main(&mut w, &before, u64::from(WG / row_lanes(&caps)), "0u");
+        let grid = self.main(&mut w, &before, turns as u64 * u64::from(WG / row_lanes(&caps)), "0u");
         w.step(grid.into(), self.cost(rounded, None))
     }
 
