@@ -32,9 +32,9 @@ KERNEL {
     float* q = (float*)dynamic;            // [HPB][DIM]
     float* room = q + HPB * DIM;           // [WARPS][HPB][DIM]; before that a head a warp
     u8* own_k = (u8*)(room + WARPS * HPB * DIM);
-    u8* own_v = own_k + 8 * KeyRow::BYTES;
-    float* turns = (float*)(own_v + 8 * ValueRow::BYTES);  // [2][Q_PAIRS]
-    float* weights = turns + 2 * Q_PAIRS;                   // [HPB][SPLITS]
+    u8* own_v = own_k + (WRITE ? 8 * KeyRow::BYTES : 0);
+    float* turns = (float*)(own_v + (WRITE ? 8 * ValueRow::BYTES : 0));  // [2][Q_PAIRS]
+    float* weights = turns + 2 * Q_PAIRS;                                // [HPB][SPLITS]
     const Args A = ARGS;
     allow_next();
     const Batch batch{BATCH};
