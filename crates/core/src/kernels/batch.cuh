@@ -15,10 +15,8 @@ struct Batch {
     __device__ unsigned page_offset(unsigned position) const { return position % w[3]; }
     __device__ unsigned logit_row(unsigned i) const { return w[w[10] + i]; }
     __device__ unsigned history(unsigned seq, unsigned i) const { return w[w[11] + span(seq, 13) + i]; }
-    __device__ float cosine(unsigned table, unsigned row, unsigned pairs, unsigned i) const {
-        return __uint_as_float(w[w[16 + table] + row * 2 * pairs + i]);
-    }
-    __device__ float sine(unsigned table, unsigned row, unsigned pairs, unsigned i) const {
-        return __uint_as_float(w[w[16 + table] + row * 2 * pairs + pairs + i]);
+    // The cosines of a row's angles, then as many sines.
+    __device__ const float* turns(unsigned table, unsigned row, unsigned pairs) const {
+        return (const float*)(w + w[16 + table] + row * 2 * pairs);
     }
 };

@@ -45,3 +45,19 @@ template <int N, int C> DEVICE void conv_keep(const Span& s, const float* x, flo
 #pragma unroll
     for (int i = 0; i < N - 1; i++) state[((size_t)s.slot * (N - 1) + i) * C + channel] = kept[i];
 }
+
+// The same for four adjacent channels from `channel`, a multiple of 4 as C is.
+template <int N, int C> DEVICE void conv_keep4(const Span& s, const float* x, float* state, u32 channel) {
+    float4 kept[N - 1];
+#pragma unroll
+    for (int i = 0; i < N - 1; i++) {
+        const u32 row = s.count + i;
+        if (row >= N - 1) {
+            kept[i] = *(const float4*)(x + (size_t)(s.start + row - (N - 1)) * C + channel);
+        } else {
+            kept[i] = s.begins ? make_float4(0, 0, 0, 0) : *(const float4*)(state + ((size_t)s.slot * (N - 1) + row) * C + channel);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < N - 1; i++) *(float4*)(state + ((size_t)s.slot * (N - 1) + i) * C + channel) = kept[i];
+}

@@ -7,20 +7,23 @@ template <int D> DEVICE float head_factor(const float* x, float eps) {
     return 1.0f / sqrtf(warp_sum(s) / (float)D + eps);
 }
 
-// One head of row `row`, normed (where there is a weight) and rotated, to shared memory, by a whole warp.
+// One head, normed (where there is a weight) and rotated, to shared memory, by a whole warp. `turns`: P cosines, P sines.
 template <int D, int P, bool HALVES>
-DEVICE void rotate_head(const Batch& batch, u32 table, u32 row, const float* x, const float* weight, float eps, float* out) {
+DEVICE void turn_head(const float* turns, const float* x, const float* weight, float eps, float* out) {
     const float factor = weight ? head_factor<D>(x, eps) : 1.0f;
     for (u32 i = lane_index(); i < D; i += 32) out[i] = weight ? x[i] * factor * weight[i] : x[i];
     __syncwarp();
     for (u32 i = lane_index(); i < P; i += 32) {
         const u32 a = HALVES ? i : 2 * i, b = HALVES ? i + P : 2 * i + 1;
-        const float c = batch.cosine(table, row, P, i), s = batch.sine(table, row, P, i);
-        const float p = out[a], q = out[b];
+        const float c = turns[i], s = turns[P + i], p = out[a], q = out[b];
         out[a] = p * c - q * s;
         out[b] = p * s + q * c;
     }
     __syncwarp();
+}
+template <int D, int P, bool HALVES>
+DEVICE void rotate_head(const Batch& batch, u32 table, u32 row, const float* x, const float* weight, float eps, float* out) {
+    turn_head<D, P, HALVES>(batch.turns(table, row, P), x, weight, eps, out);
 }
 
 // Types of caches.
@@ -31,28 +34,41 @@ DEVICE void rotate_head(const Batch& batch, u32 table, u32 row, const float* x, 
 template <int TYPE, int D> struct CacheRow {
     static const int BYTES = TYPE == CACHE_F32 ? D * 4 : TYPE == CACHE_F16 ? D * 2 : D / 32 * 34;
 
-    // Eight numbers from element e, a multiple of 8.
-    DEVICE static void load8(const u8* row, u32 e, float (&v)[8]) {
+    // Eight numbers as they lie in the cache: loads that nobody waits for yet.
+    struct Eight {
+        uint4 a, b;
+    };
+    DEVICE static Eight nothing() { return Eight{make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0)}; }
+    // From element e, a multiple of 8.
+    DEVICE static Eight fetch8(const u8* row, u32 e) {
+        Eight x = nothing();
         if (TYPE == CACHE_F32) {
-            const float4 lo = *(const float4*)(row + e * 4), hi = *(const float4*)(row + e * 4 + 16);
-            v[0] = lo.x, v[1] = lo.y, v[2] = lo.z, v[3] = lo.w;
-            v[4] = hi.x, v[5] = hi.y, v[6] = hi.z, v[7] = hi.w;
+            x.a = *(const uint4*)(row + e * 4), x.b = *(const uint4*)(row + e * 4 + 16);
         } else if (TYPE == CACHE_F16) {
-            const uint4 b = *(const uint4*)(row + e * 2);
-            v[0] = low_f16(b.x), v[1] = high_f16(b.x), v[2] = low_f16(b.y), v[3] = high_f16(b.y);
-            v[4] = low_f16(b.z), v[5] = high_f16(b.z), v[6] = low_f16(b.w), v[7] = high_f16(b.w);
+            x.a = *(const uint4*)(row + e * 2);
         } else {
-            const u8* block = row + e / 32 * 34;
-            const float d = from_f16(*(const u16*)block);
-            const u16* codes = (const u16*)(block + 2 + e % 32);
+            const u16* block = (const u16*)(row + e / 32 * 34);
+            const u16* codes = block + 1 + e % 32 / 2;
+            x.a = make_uint4(codes[0], codes[1], codes[2], codes[3]), x.b.x = *block;
+        }
+        return x;
+    }
+    DEVICE static void widen(const Eight& x, float (&v)[8]) {
+        const u32 a[4] = {x.a.x, x.a.y, x.a.z, x.a.w}, b[4] = {x.b.x, x.b.y, x.b.z, x.b.w};
 #pragma unroll
-            for (int i = 0; i < 4; i++) {
-                const u32 two = codes[i];
-                v[2 * i] = d * (float)(int)(signed char)two;
-                v[2 * i + 1] = d * (float)(int)(signed char)(two >> 8);
+        for (int i = 0; i < 4; i++) {
+            if (TYPE == CACHE_F32) {
+                v[i] = __uint_as_float(a[i]), v[4 + i] = __uint_as_float(b[i]);
+            } else if (TYPE == CACHE_F16) {
+                v[2 * i] = low_f16(a[i]), v[2 * i + 1] = high_f16(a[i]);
+            } else {
+                const float d = from_f16((u16)b[0]);
+                v[2 * i] = d * (float)(int)(signed char)a[i];
+                v[2 * i + 1] = d * (float)(int)(signed char)(a[i] >> 8);
             }
         }
     }
+    DEVICE static void load8(const u8* row, u32 e, float (&v)[8]) { widen(fetch8(row, e), v); }
 
     // Stores D numbers, rounded to the cache's type, by a whole warp. Q8_0 rounds as core/src/formats/fit.rs: to the
     // nearest, ties away from zero.

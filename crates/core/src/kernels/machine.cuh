@@ -8,8 +8,9 @@ typedef unsigned long long u64;
 #define DEVICE __device__ __forceinline__
 #define FULL 0xffffffffu
 
-// Dependent launch. A kernel may start while the one before it still runs; it must call `wait_for_inputs` before it
-// touches a slot, a state or the batch, and before it ends. Weights do not change and may be fetched earlier.
+// Dependent launch. A kernel may start while the ones before it still run; it must call `wait_for_inputs` before it
+// touches a slot or a state, and before it ends. What no kernel of the tick writes may be read earlier: weights, the batch's
+// words, and the positions of a cache that earlier ticks wrote.
 DEVICE void wait_for_inputs() {
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");

@@ -118,15 +118,18 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
             for (int r = 0; r < R; r++) {
                 float w[8];
                 const int n = part * 8 / GROUP;
-                decode8(c[r].codes, part, from_f16(c[r].scale[n]), OFFSET ? from_f16(c[r].offset[n]) : 0.0f, w);
+                decode8(c[r].codes, part, from_f16(c[r].scale[n]), w);
+                const float offset = OFFSET ? from_f16(c[r].offset[n]) : 0.0f;
+#pragma unroll
+                for (int i = 0; OFFSET && i < 8; i++) w[i] += offset;
                 acc[r][t] = dot4(make_float4(w[0], w[1], w[2], w[3]), lo, acc[r][t]);
                 acc[r][t] = dot4(make_float4(w[4], w[5], w[6], w[7]), hi, acc[r][t]);
             }
         }
     }
 
-    // Elements 8 * part .. of a chunk.
-    DEVICE static void decode8(const uint4& codes, int part, float scale, float offset, float (&w)[8]) {
+    // Elements 8 * part .. of a chunk, without the offset.
+    DEVICE static void decode8(const uint4& codes, int part, float scale, float (&w)[8]) {
         const u32* words = (const u32*)&codes;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
@@ -136,12 +139,11 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
             } else {
                 code = (int)(signed char)(words[part * 2 + i / 4] >> (8 * (i % 4)));
             }
-            w[i] = scale * (float)code;
-            if (OFFSET) w[i] += offset;
+            w[i] = __fmul_rn(scale, (float)code);
         }
     }
 
-    // Eight elements of a row from element `e`, a multiple of 8.
+    // Eight elements of a row from element `e`, a multiple of 8, rounded as the processor rounds them.
     DEVICE void load8(u32 row, u32 e, float (&w)[8]) const {
         const size_t group = ((size_t)row * K + e) / GROUP * 2;
         const float scale = from_f16(*(const u16*)(scales + group));
@@ -154,7 +156,9 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
             c.x = ((const u32*)at)[0];
             c.y = ((const u32*)at)[1];
         }
-        decode8(c, 0, scale, offset, w);
+        decode8(c, 0, scale, w);
+#pragma unroll
+        for (int i = 0; OFFSET && i < 8; i++) w[i] = __fadd_rn(w[i], offset);
     }
 
     // One number, rounded as the processor rounds it.

@@ -10,8 +10,6 @@ use crate::ops::rope::cuda::set_rope;
 
 /// Query heads of a block at most: they share keys, and each takes registers.
 const HEADS_PER_BLOCK: usize = 8;
-/// Positions of a tile of the kernel for few rows.
-const TILE: usize = 128;
 /// Queries and keys of a tile of the kernel for many rows.
 const QUERIES: usize = 16;
 const KEYS: usize = 32;
@@ -66,10 +64,12 @@ fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     // One token fills the device about twice over; more tokens need fewer parts.
     let tokens = if site.class == RowClass::One { 1 } else { 4 };
     let splits = (2 * caps(site).sms as usize).div_ceil(blocks * tokens).clamp(1, 128);
-    let threads = 128;
+    let threads = 256;
+    let lanes = (op.dim / 8).next_power_of_two();
+    let unroll = (lanes / 8).max(2);
     let mut unit = unit(op, threads as u32, keys, values, op.write.is_some());
-    unit.set("HPB", together).set("SPLITS", splits).set("TILE", TILE);
-    unit.set("LPK", (op.dim / 8).next_power_of_two()).set("WRITE", op.write.is_some() as u8);
+    unit.set("HPB", together).set("SPLITS", splits).set("UNROLL", unroll);
+    unit.set("LPK", lanes).set("WRITE", op.write.is_some() as u8);
     let rope = op.write.as_ref().and_then(|w| w.rope.as_ref());
     unit.set("ROTATE_K", rope.is_some() as u8);
     set_rope(&mut unit, "K_", rope, o.k_norm.map(Arg::In));
@@ -83,7 +83,7 @@ fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     }
     unit.write("OUT", "float", Arg::Out(0));
     unit.update("PART_SUMS", "float", Arg::Scratch(0)).update("ZEROS", "u32", Arg::Zeros);
-    let shared = 4 * (together * op.dim + together * TILE + threads / 32 * together * op.dim) + own;
+    let shared = 4 * (together * (1 + threads / 32) * op.dim + op.dim + together * splits) + own;
     if shared > caps(site).shared as usize {
         return Lowering::Gap("heads of this size do not fit shared memory");
     }
@@ -93,7 +93,7 @@ fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
         (None, Some(_)) => "rope",
         (None, None) => "plain",
     };
-    let scratch = vec![Expr::T * (op.heads * splits * (op.dim + 2) * 4)];
+    let scratch = vec![Expr::T * (op.heads * splits * (op.dim + 4) * 4)];
     let step = unit.step(format!("attention/rows.{form}"), Expr::T * (blocks * splits), op.cost(site));
     Lowering::Steps { steps: vec![step], scratch }
 }

@@ -2,11 +2,19 @@
 // positions; the last block of a token and key head to finish adds the parts up, in their order.
 //
 // Keys and values of this step are made in shared memory where the op writes the cache, rounded as the cache rounds them;
-// nobody reads from the cache what the same launch writes. LPK lanes hold a key, eight numbers each.
+// nobody reads from the cache what the same launch writes. LPK lanes hold a key, eight numbers each; each group of LPK lanes
+// has a maximum, a sum and an output of its own, which meet once, at the end of the block.
 //
-// v1: 16-byte loads of keys and values, queries in registers, online softmax over tiles of TILE positions.
+// v1: 16-byte loads of keys and values, queries in shared memory, online softmax over tiles of positions: 18.7 µs (0.5B),
+//     24.8 (8B), 43.5 (9B) at 256 positions on an H200, a chain of page, key, page, value loads.
+// v2: UNROLL keys and values a lane in flight, those of earlier ticks, pages and angles before the wait, parts of 32
+//     positions, no barrier between tiles, weights of the parts worked out once.
 typedef CacheRow<KEY_TYPE, DIM> KeyRow;
 typedef CacheRow<VALUE_TYPE, DIM> ValueRow;
+#define PER_WARP (32 / LPK)
+#define ROUND (WARPS * PER_WARP * UNROLL)
+// Floats of a part: the output not yet divided, its maximum and its sum.
+#define PART (DIM + 4)
 
 // What is left to do with a number of the output.
 DEVICE float gated(const Args& A, u32 row, u32 head, u32 d, float y) {
@@ -14,163 +22,229 @@ DEVICE float gated(const Args& A, u32 row, u32 head, u32 d, float y) {
     return y * sigmoid(GATE_IN[((size_t)row * HEADS + head) * (2 * DIM) + DIM + d]);
 }
 
+// Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
+DEVICE float scale_to(float m, float most) { return expf(m - (most == -INFINITE ? 0.0f : most)); }
+
 KERNEL {
     extern __shared__ uint4 dynamic[];
-    __shared__ float most[HPB], total[HPB], shrink[HPB];
+    __shared__ float most[WARPS][HPB], total[WARPS][HPB];
     __shared__ bool is_last;
     float* q = (float*)dynamic;            // [HPB][DIM]
-    float* p = q + HPB * DIM;              // [HPB][TILE]
-    float* room = p + HPB * TILE;          // [WARPS][HPB][DIM]; before that a head a warp
+    float* room = q + HPB * DIM;           // [WARPS][HPB][DIM]; before that a head a warp
     u8* own_k = (u8*)(room + WARPS * HPB * DIM);
-    u8* own_v = own_k + 8 * KeyRow::BYTES;
+    u8* own_v = own_k + (WRITE ? 8 * KeyRow::BYTES : 0);
+    float* turns = (float*)(own_v + (WRITE ? 8 * ValueRow::BYTES : 0));  // [2][Q_PAIRS]
+    float* weights = turns + 2 * Q_PAIRS;                                // [HPB][SPLITS]
     const Args A = ARGS;
     allow_next();
-    wait_for_inputs();
     const Batch batch{BATCH};
     const u32 split = group_index() % SPLITS, block = group_index() / SPLITS % (HEADS / HPB);
     const u32 row = group_index() / SPLITS / (HEADS / HPB);
-    if (row >= batch.t()) return;
     const u32 head0 = block * HPB, kv = head0 / (HEADS / KV_HEADS);
-    const u32 seq = batch.seq(row), pos = batch.position(row);
+    const bool has_row = row < batch.t();
+    const u32 seq = has_row ? batch.seq(row) : 0, pos = has_row ? batch.position(row) : 0;
     const u32 start = batch.span(seq, 2) - batch.span(seq, 1);
     const u32 first = pos + 1 > WINDOW ? pos + 1 - WINDOW : 0;
     const u32 own = WRITE ? max(start, first) : pos + 1;
-    // Parts of whole tiles of 32 positions, at least 64.
+    // Parts of whole tiles of 32 positions.
     const u32 visible = pos + 1 - first;
-    const u32 share = max(((visible + SPLITS - 1) / SPLITS + 31) / 32 * 32, 64u);
+    const u32 share = ((visible + SPLITS - 1) / SPLITS + 31) / 32 * 32;
     const u32 parts = (visible + share - 1) / share;
-    if (split >= parts) return;
+    if (!has_row || split >= parts) {
+        wait_for_inputs();
+        return;
+    }
     const u32 from = first + split * share, to = min(from + share, pos + 1);
     const u32 warp = warp_index(), lane = lane_index();
+    const u32 lane_in_key = lane % LPK, e = lane_in_key * 8;
+    const bool has_part = e < DIM;
+    const u32 key0 = warp * (PER_WARP * UNROLL) + lane / LPK;
+    const u32 page_len = batch.page_len();
+    const u32* pages = batch.w + batch.w[8] + seq * batch.w[9];
+
+    // Keys and values of a tile: those in the cache, then those of this step.
+    typename KeyRow::Eight k[UNROLL];
+    typename ValueRow::Eight v[UNROLL];
+    size_t places[UNROLL];
+    auto fetch_keys = [&](u32 tile) {
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            const u32 at = tile + key0 + u * PER_WARP;
+            k[u] = KeyRow::nothing();
+            if (at < to && at < own && has_part) {
+                places[u] = ((size_t)pages[at / page_len] * KV_HEADS + kv) * page_len + at % page_len;
+                k[u] = KeyRow::fetch8(KEYS + places[u] * KeyRow::BYTES, e);
+            }
+        }
+    };
+    auto fetch_values = [&](u32 tile) {
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            const u32 at = tile + key0 + u * PER_WARP;
+            v[u] = ValueRow::nothing();
+            if (at < to && at < own && has_part) v[u] = ValueRow::fetch8(VALUES + places[u] * ValueRow::BYTES, e);
+        }
+    };
+    auto take_own = [&](u32 tile) {
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            const u32 at = tile + key0 + u * PER_WARP;
+            if (at < to && at >= own && has_part) {
+                k[u] = KeyRow::fetch8(own_k + (at - own) * KeyRow::BYTES, e);
+                v[u] = ValueRow::fetch8(own_v + (at - own) * ValueRow::BYTES, e);
+            }
+        }
+    };
+    if (!WRITE) wait_for_inputs();
+    fetch_keys(from);
+    fetch_values(from);
+    if (ROTATE_Q) {
+        const float* angles = batch.turns(Q_TABLE, row, Q_PAIRS);
+        for (u32 i = threadIdx.x; i < 2 * Q_PAIRS; i += THREADS) turns[i] = angles[i];
+    }
+    __syncthreads();
+    if (WRITE) wait_for_inputs();
 
     for (u32 h = warp; h < HPB; h += WARPS) {
         const float* x = X_IN + ((size_t)row * HEADS + head0 + h) * Q_STRIDE;
         if (ROTATE_Q) {
-            rotate_head<DIM, Q_PAIRS, Q_NEOX>(batch, Q_TABLE, row, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * DIM);
+            turn_head<DIM, Q_PAIRS, Q_NEOX>(turns, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * DIM);
             for (u32 i = lane; i < DIM; i += 32) q[h * DIM + i] *= SCALE;
         } else {
             for (u32 i = lane; i < DIM; i += 32) q[h * DIM + i] = x[i] * SCALE;
         }
     }
     if (WRITE) {
-        for (u32 at = max(from, own) + warp; at < to; at += WARPS) {
+        // The last warps first: the first ones have the queries.
+        const u32 begin = max(from, own), n = begin < to ? to - begin : 0;
+        for (u32 task = WARPS - 1 - warp; task < 2 * n; task += WARPS) {
+            const u32 at = begin + task / 2;
             const size_t source = ((size_t)(row + at - pos) * KV_HEADS + kv) * DIM;
-            const float* x = K_IN + source;
-            if (ROTATE_K) {
-                float* head = room + warp * DIM;
-                rotate_head<DIM, K_PAIRS, K_NEOX>(batch, K_TABLE, row + at - pos, x, K_NORM_WEIGHT, K_NORM_EPS, head);
-                x = head;
-            }
-            KeyRow::store(x, own_k + (at - own) * KeyRow::BYTES);
-            ValueRow::store(V_IN + source, own_v + (at - own) * ValueRow::BYTES);
-            if (at == pos && head0 % (HEADS / KV_HEADS) == 0) {
-                KeyRow::store(x, (u8*)KEYS + cache_at(batch, seq, pos, KV_HEADS, kv, KeyRow::BYTES));
-                ValueRow::store(V_IN + source, (u8*)VALUES + cache_at(batch, seq, pos, KV_HEADS, kv, ValueRow::BYTES));
+            const bool keeps = at == pos && head0 % (HEADS / KV_HEADS) == 0;
+            if (task % 2 == 0) {
+                const float* x = K_IN + source;
+                if (ROTATE_K) {
+                    float* head = room + warp * DIM;
+                    rotate_head<DIM, K_PAIRS, K_NEOX>(batch, K_TABLE, row + at - pos, x, K_NORM_WEIGHT, K_NORM_EPS, head);
+                    x = head;
+                }
+                KeyRow::store(x, own_k + (at - own) * KeyRow::BYTES);
+                if (keeps) KeyRow::store(x, (u8*)KEYS + cache_at(batch, seq, pos, KV_HEADS, kv, KeyRow::BYTES));
+            } else {
+                ValueRow::store(V_IN + source, own_v + (at - own) * ValueRow::BYTES);
+                if (keeps) ValueRow::store(V_IN + source, (u8*)VALUES + cache_at(batch, seq, pos, KV_HEADS, kv, ValueRow::BYTES));
             }
             __syncwarp();
         }
     }
-    if (threadIdx.x < HPB) most[threadIdx.x] = -INFINITE, total[threadIdx.x] = 0;
     __syncthreads();
 
-    const u32 lane_in_key = lane % LPK, key_in_warp = lane / LPK, e = lane_in_key * 8;
-    const bool has_part = e < DIM;
-    float acc[HPB][8];
+    float mine[HPB][8], acc[HPB][8], m[HPB], sum[HPB];
 #pragma unroll
     for (int h = 0; h < HPB; h++) {
+        m[h] = -INFINITE, sum[h] = 0;
 #pragma unroll
-        for (int i = 0; i < 8; i++) acc[h][i] = 0;
+        for (int i = 0; i < 8; i++) {
+            mine[h][i] = has_part ? q[h * DIM + e + i] : 0.0f;
+            acc[h][i] = 0;
+        }
     }
-    for (u32 tile = from; tile < to; tile += TILE) {
-        const u32 n = min((u32)TILE, to - tile);
-        for (u32 base = warp * (32 / LPK); base < n; base += WARPS * (32 / LPK)) {
-            const u32 j = base + key_in_warp, at = tile + j;
-            float k[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-            if (j < n && has_part) {
-                const u8* from_row = at >= own ? own_k + (at - own) * KeyRow::BYTES
-                                               : KEYS + cache_at(batch, seq, at, KV_HEADS, kv, KeyRow::BYTES);
-                KeyRow::load8(from_row, e, k);
-            }
+    if (WRITE) take_own(from);
+    for (u32 tile = from; tile < to; tile += ROUND) {
+        const u32 next = tile + ROUND;
+        float s[HPB][UNROLL], x[8];
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            KeyRow::widen(k[u], x);
 #pragma unroll
             for (int h = 0; h < HPB; h++) {
-                float s = 0;
-                if (has_part) {
-                    const float4 lo = *(const float4*)(q + h * DIM + e), hi = *(const float4*)(q + h * DIM + e + 4);
-                    s = lo.x * k[0] + lo.y * k[1] + lo.z * k[2] + lo.w * k[3];
-                    s += hi.x * k[4] + hi.y * k[5] + hi.z * k[6] + hi.w * k[7];
-                }
+                s[h][u] = 0;
 #pragma unroll
-                for (int i = LPK / 2; i > 0; i >>= 1) s += __shfl_xor_sync(FULL, s, i);
-                if (HAS_SOFTCAP) s = SOFTCAP * tanh_bounded(s / SOFTCAP);
-                if (lane_in_key == 0 && j < n) p[h * TILE + j] = s;
+                for (int i = 0; i < 8; i++) s[h][u] = fmaf(mine[h][i], x[i], s[h][u]);
             }
         }
-        __syncthreads();
-        for (u32 h = warp; h < HPB; h += WARPS) {
-            float m = -INFINITE;
-            for (u32 j = lane; j < n; j += 32) m = fmaxf(m, p[h * TILE + j]);
-            m = fmaxf(warp_max(m), most[h]);
-            float sum = 0;
-            for (u32 j = lane; j < n; j += 32) {
-                const float w = expf(p[h * TILE + j] - m);
-                p[h * TILE + j] = w;
-                sum += w;
+        if (next < to) fetch_keys(next);
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            const bool is_key = tile + key0 + u * PER_WARP < to;
+#pragma unroll
+            for (int h = 0; h < HPB; h++) {
+#pragma unroll
+                for (int i = LPK / 2; i > 0; i >>= 1) s[h][u] += __shfl_xor_sync(FULL, s[h][u], i);
+                if (HAS_SOFTCAP) s[h][u] = SOFTCAP * tanh_bounded(s[h][u] / SOFTCAP);
+                if (!is_key) s[h][u] = -INFINITE;
             }
-            sum = warp_sum(sum);
-            const float f = expf(most[h] - m);
-            __syncwarp();
-            if (lane == 0) shrink[h] = f, total[h] = total[h] * f + sum, most[h] = m;
         }
-        __syncthreads();
 #pragma unroll
         for (int h = 0; h < HPB; h++) {
-            const float f = shrink[h];
+            float top = m[h];
+#pragma unroll
+            for (int u = 0; u < UNROLL; u++) top = fmaxf(top, s[h][u]);
+            const float f = scale_to(m[h], top);
+            m[h] = top;
+            sum[h] *= f;
 #pragma unroll
             for (int i = 0; i < 8; i++) acc[h][i] *= f;
-        }
-        for (u32 base = warp * (32 / LPK); base < n; base += WARPS * (32 / LPK)) {
-            const u32 j = base + key_in_warp, at = tile + j;
-            if (j < n && has_part) {
-                float v[8];
-                const u8* from_row = at >= own ? own_v + (at - own) * ValueRow::BYTES
-                                               : VALUES + cache_at(batch, seq, at, KV_HEADS, kv, ValueRow::BYTES);
-                ValueRow::load8(from_row, e, v);
 #pragma unroll
-                for (int h = 0; h < HPB; h++) {
-                    const float w = p[h * TILE + j];
-#pragma unroll
-                    for (int i = 0; i < 8; i++) acc[h][i] = fmaf(w, v[i], acc[h][i]);
-                }
+            for (int u = 0; u < UNROLL; u++) {
+                s[h][u] = scale_to(s[h][u], top);
+                sum[h] += s[h][u];
             }
         }
-        __syncthreads();
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            ValueRow::widen(v[u], x);
+#pragma unroll
+            for (int h = 0; h < HPB; h++) {
+#pragma unroll
+                for (int i = 0; i < 8; i++) acc[h][i] = fmaf(s[h][u], x[i], acc[h][i]);
+            }
+        }
+        if (next < to) {
+            fetch_values(next);
+            if (WRITE) take_own(next);
+        }
     }
     // Over the keys of a warp, then over the warps.
 #pragma unroll
     for (int h = 0; h < HPB; h++) {
+        float top = m[h];
+#pragma unroll
+        for (int o = 16; o >= LPK; o >>= 1) top = fmaxf(top, __shfl_xor_sync(FULL, top, o));
+        const float f = scale_to(m[h], top);
+        sum[h] *= f;
+#pragma unroll
+        for (int o = 16; o >= LPK; o >>= 1) sum[h] += __shfl_xor_sync(FULL, sum[h], o);
 #pragma unroll
         for (int i = 0; i < 8; i++) {
+            acc[h][i] *= f;
 #pragma unroll
             for (int o = 16; o >= LPK; o >>= 1) acc[h][i] += __shfl_xor_sync(FULL, acc[h][i], o);
             if (lane < LPK && has_part) room[(warp * HPB + h) * DIM + e + i] = acc[h][i];
         }
+        if (lane == 0) most[warp][h] = top, total[warp][h] = sum[h];
     }
     __syncthreads();
     for (u32 i = threadIdx.x; i < HPB * DIM; i += THREADS) {
-        float s = 0;
-        for (int w = 0; w < WARPS; w++) s += room[w * HPB * DIM + i];
         const u32 h = i / DIM, d = i % DIM;
+        float top = -INFINITE, all = 0, y = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) top = fmaxf(top, most[w][h]);
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) {
+            const float f = scale_to(most[w][h], top);
+            all += f * total[w][h];
+            y += f * room[(w * HPB + h) * DIM + d];
+        }
         if (parts == 1) {
-            OUT[((size_t)row * HEADS + head0 + h) * DIM + d] = gated(A, row, head0 + h, d, s / total[h]);
+            OUT[((size_t)row * HEADS + head0 + h) * DIM + d] = gated(A, row, head0 + h, d, y / all);
         } else {
-            PART_SUMS[(((size_t)row * HEADS + head0 + h) * SPLITS + split) * (DIM + 2) + d] = s;
+            float* part = PART_SUMS + (((size_t)row * HEADS + head0 + h) * SPLITS + split) * PART;
+            part[d] = y;
+            if (d == 0) part[DIM] = top, part[DIM + 1] = all;
         }
     }
     if (parts == 1) return;
-    if (threadIdx.x < HPB) {
-        float* part = PART_SUMS + (((size_t)row * HEADS + head0 + threadIdx.x) * SPLITS + split) * (DIM + 2) + DIM;
-        part[0] = most[threadIdx.x], part[1] = total[threadIdx.x];
-    }
     __threadfence();
     __syncthreads();
     u32* counter = ZEROS + row * (HEADS / HPB) + block;
@@ -179,17 +253,42 @@ KERNEL {
     if (!is_last) return;
     __threadfence();
     if (threadIdx.x == 0) *counter = 0;
-    for (u32 i = threadIdx.x; i < HPB * DIM; i += THREADS) {
-        const u32 h = i / DIM, d = i % DIM;
-        const float* part = PART_SUMS + ((size_t)row * HEADS + head0 + h) * SPLITS * (DIM + 2);
-        float m = -INFINITE;
-        for (u32 s = 0; s < parts; s++) m = fmaxf(m, __ldcg(part + s * (DIM + 2) + DIM));
-        float sum = 0, y = 0;
-        for (u32 s = 0; s < parts; s++) {
-            const float f = expf(__ldcg(part + s * (DIM + 2) + DIM) - m);
-            sum += f * __ldcg(part + s * (DIM + 2) + DIM + 1);
-            y += f * __ldcg(part + s * (DIM + 2) + d);
+    const float* all_parts = PART_SUMS + ((size_t)row * HEADS + head0) * SPLITS * PART;
+    for (u32 h = warp; h < HPB; h += WARPS) {
+        const float* of_head = all_parts + h * SPLITS * PART + DIM;
+        float tops[(SPLITS + 31) / 32], sums[(SPLITS + 31) / 32], top = -INFINITE, all = 0;
+#pragma unroll
+        for (int i = 0; i < (SPLITS + 31) / 32; i++) {
+            const u32 s = i * 32 + lane;
+            tops[i] = s < parts ? __ldcg(of_head + s * PART) : -INFINITE;
+            sums[i] = s < parts ? __ldcg(of_head + s * PART + 1) : 0.0f;
+            top = fmaxf(top, tops[i]);
         }
-        OUT[((size_t)row * HEADS + head0 + h) * DIM + d] = gated(A, row, head0 + h, d, y / sum);
+        top = warp_max(top);
+#pragma unroll
+        for (int i = 0; i < (SPLITS + 31) / 32; i++) {
+            tops[i] = scale_to(tops[i], top);
+            all += tops[i] * sums[i];
+        }
+        all = warp_sum(all);
+#pragma unroll
+        for (int i = 0; i < (SPLITS + 31) / 32; i++) {
+            if (i * 32 + lane < parts) weights[h * SPLITS + i * 32 + lane] = tops[i] / all;
+        }
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < HPB * DIM / 4; i += THREADS) {
+        const u32 h = i / (DIM / 4), d = i % (DIM / 4) * 4;
+        const float* part = all_parts + h * SPLITS * PART + d;
+        float4 y = make_float4(0, 0, 0, 0);
+#pragma unroll 8
+        for (u32 s = 0; s < parts; s++) {
+            const float4 x = __ldcg((const float4*)(part + s * PART));
+            const float f = weights[h * SPLITS + s];
+            y.x = fmaf(f, x.x, y.x), y.y = fmaf(f, x.y, y.y), y.z = fmaf(f, x.z, y.z), y.w = fmaf(f, x.w, y.w);
+        }
+        float* out = OUT + ((size_t)row * HEADS + head0 + h) * DIM + d;
+        out[0] = gated(A, row, head0 + h, d, y.x), out[1] = gated(A, row, head0 + h, d + 1, y.y);
+        out[2] = gated(A, row, head0 + h, d + 2, y.z), out[3] = gated(A, row, head0 + h, d + 3, y.w);
     }
 }

@@ -5,7 +5,7 @@ use crate::cuda::{Unit, WEIGHTS};
 
 pub(super) fn lower(op: &Embed, site: &Site) -> Lowering {
     let table = &site.ins[0];
-    let mut unit = Unit::new(256);
+    let mut unit = Unit::new(512);
     unit.batch().read("FEED", "u32", Arg::Feed).set("K", table.width).set_f32("SCALE", op.scale);
     unit.set("VOCABULARY", table.rows.constant().unwrap_or(0));
     if !unit.weight("TABLE_WEIGHT", Arg::In(0), table, false) {

@@ -1,4 +1,6 @@
 // Rows of the table, a block each; a token that the host does not know yet is the one its sequence sampled last.
+//
+// v1: a number at a time: 9 to 21 µs for one row on an H200. v2: eight at a time.
 KERNEL {
     const Args A = ARGS;
     allow_next();
@@ -9,5 +11,17 @@ KERNEL {
     u32 id = batch.id(row);
     if (id == FULL) id = FEED[batch.seq(row)];
     if (id >= VOCABULARY) id = 0;
-    for (u32 i = threadIdx.x; i < K; i += THREADS) OUT[(size_t)row * K + i] = __fmul_rn(TABLE_WEIGHT.at(id, i), SCALE);
+    float* out = OUT + (size_t)row * K;
+    if (K % 8 != 0) {
+        for (u32 i = threadIdx.x; i < K; i += THREADS) out[i] = __fmul_rn(TABLE_WEIGHT.at(id, i), SCALE);
+        return;
+    }
+    for (u32 i = threadIdx.x * 8; i < K; i += THREADS * 8) {
+        float w[8];
+        TABLE_WEIGHT.load8(id, i, w);
+#pragma unroll
+        for (int c = 0; c < 8; c++) w[c] = __fmul_rn(w[c], SCALE);
+        *(float4*)(out + i) = make_float4(w[0], w[1], w[2], w[3]);
+        *(float4*)(out + i + 4) = make_float4(w[4], w[5], w[6], w[7]);
+    }
 }

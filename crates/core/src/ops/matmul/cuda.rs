@@ -7,8 +7,9 @@ use super::*;
 use crate::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
 use crate::formats::planes::{self, PlaneSpec};
 
-/// Threads of the kernel for few rows.
+/// Threads of the kernel for few rows, and for few rows of a matrix with fewer rows than that many warps.
 const THREADS: usize = 512;
+const MORE_THREADS: usize = 1024;
 /// Bytes of weights that a block asks for before its inputs are there: all blocks' together fit the second-level cache.
 const FETCH: usize = 160 * 1024;
 /// Rows and tokens of a tile.
@@ -50,8 +51,9 @@ struct Cuda<'a> {
     products: Vec<Product>,
 }
 
-/// How the kernel for few rows is cut: rows of a unit, warps along a row, loads in flight a row.
+/// How the kernel for few rows is cut: threads of a block, rows of a unit, warps along a row, loads in flight a row.
 struct Cut {
+    threads: usize,
     rows: usize,
     along: usize,
     unroll: usize,
@@ -127,25 +129,31 @@ impl Cuda<'_> {
     }
 
     fn cut(&self) -> Cut {
-        let warps = caps(self.site).sms as usize * (THREADS / 32);
+        let sms = caps(self.site).sms as usize;
         let total: usize = self.site.outs.iter().map(|o| o.width).sum();
         let one = self.site.class == RowClass::One;
         let chunk = |p: &Product| p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits).div_ceil(16);
         let loads = self.products.iter().map(chunk).max().unwrap_or(1).div_ceil(32);
+        let threads = if one { MORE_THREADS } else { THREADS };
+        let warps = sms * (threads / 32);
         if total * 2 <= warps && loads > 1 {
             // Fewer rows than warps: several warps share a row.
             let along = [8, 4, 2].into_iter().find(|&n| n <= loads && total * n <= warps).unwrap_or(2);
-            return Cut { rows: 1, along, unroll: loads.div_ceil(along).clamp(1, 4) };
+            return Cut { threads, rows: 1, along, unroll: loads.div_ceil(along).clamp(1, 4) };
         }
+        let warps = THREADS / 32;
         let most = if one { loads.clamp(1, 4) } else { 1 };
-        let rows = [4, 2].into_iter().find(|&n| total >= 2 * n * warps / 3 && n * most <= 8).unwrap_or(1);
-        Cut { rows, along: 1, unroll: most }
+        let fits = |n: &usize| *n == 1 || total >= 2 * n * sms * warps / 3 && n * most <= 8;
+        // Rows that the busiest warp goes through.
+        let longest = |n: &usize| total.div_ceil(*n).div_ceil(sms).div_ceil(warps) * n;
+        let rows = [4, 2, 1].into_iter().filter(fits).min_by_key(longest).unwrap_or(1);
+        Cut { threads: THREADS, rows, along: 1, unroll: most }
     }
 
     fn rows(&self) -> Option<Lowering> {
         let (op, site) = (self.op, self.site);
-        let Cut { rows, along, unroll } = self.cut();
-        let warps = THREADS / 32;
+        let Cut { threads, rows, along, unroll } = self.cut();
+        let warps = threads / 32;
         let most_products = op.outputs.iter().map(|t| op.products_of(t).len()).max().unwrap_or(1);
         let room = if along > 1 { warps * most_products * 128 } else { warps * 8 * 4 };
         let (bytes, [float, q, eo]) = self.staged();
@@ -153,7 +161,7 @@ impl Cuda<'_> {
         let fits = |n: &usize| *n <= most && room + n * bytes <= caps(site).shared as usize;
         let tokens = [8, 4, 2, 1].into_iter().find(fits)?;
 
-        let mut unit = self.unit(THREADS);
+        let mut unit = self.unit(threads);
         unit.read("X_IN", "float", Arg::In(0));
         self.set_norm(&mut unit);
         if !self.set_operands(&mut unit) {
@@ -168,10 +176,17 @@ impl Cuda<'_> {
             let from = format!("const u32 row = (unit - {begin}u) * UNIT_ROWS");
             let otherwise = if o == 0 { "" } else { "else " };
             products += &format!("{otherwise}if (unit < {units}u) {{\n{from};\n");
-            for (place, p) in used.iter().enumerate() {
+            let start = |p: usize| format!("auto b{p} = begin_rows(W{p}, row, {n}u, along);\n");
+            // Products begin together where their chunks find registers.
+            let together = used.len() * rows * unroll <= if threads > THREADS { 4 } else { 16 };
+            if together {
+                products.extend(used.iter().map(|&p| start(p)));
+            }
+            for (place, &p) in used.iter().enumerate() {
+                let late = if together { String::new() } else { start(p) };
                 products += &format!(
-                    "{{ float acc[UNIT_ROWS][N]; dot_rows<N>(W{p}, x, row, {n}u, along, acc); sums[{place}] = \
-                     collect<N>(acc); }}\n"
+                    "{{ {late}float acc[UNIT_ROWS][N]; dot_rows<N>(W{p}, b{p}, x, row, {n}u, along, acc); \
+                     sums[{place}] = collect<N>(acc); }}\n"
                 );
             }
             products += "}\n";

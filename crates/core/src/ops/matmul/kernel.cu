@@ -5,6 +5,63 @@
 // than warps. Blocks own adjacent units, and ask for their weights before the kernel in front is done.
 //
 // v1: 16-byte loads, int8 dot products for planes, the block's range prefetched to L2 before the wait.
+// v2: one token's row is read once and stays in registers from the norm to the rounding; each chunk that is used up asks
+//     for the next; products of a unit begin together; narrow matrices have 32 warps a block.
+
+// Eight numbers of token t from element e on, to shared memory, by a whole warp: lanes beyond the row have zeros.
+DEVICE void put(const X& x, const float (&v)[8], u32 t, u32 e, bool inside) {
+    if (NEED_F32 && inside) {
+        *(float4*)((float*)x.f + t * K + f32_group(e / 4)) = make_float4(v[0], v[1], v[2], v[3]);
+        *(float4*)((float*)x.f + t * K + f32_group(e / 4 + 1)) = make_float4(v[4], v[5], v[6], v[7]);
+    }
+    if (NEED_Q || NEED_EO) {
+        uint2 codes;
+        float d;
+        int sum16;
+        round_int8(v, codes, d, sum16);
+        if (inside) {
+            if (NEED_Q) *(uint2*)((u8*)x.q + t * K + e) = codes;
+            if (NEED_EO) {
+                *(u32*)((u8*)x.eo + t * K + e / 2) = __byte_perm(codes.x, codes.y, 0x6420);
+                *(u32*)((u8*)x.eo + t * K + K / 2 + e / 2) = __byte_perm(codes.x, codes.y, 0x7531);
+            }
+            if (e % 32 == 0) ((float*)x.scale)[t * (K / 32) + e / 32] = d;
+            if (e % 16 == 0) ((float*)x.sum)[t * (K / 16) + e / 16] = d * (float)sum16;
+        }
+    }
+}
+
+// One token's activations: a row that the block's registers hold.
+#define HELD ((K + 8 * THREADS - 1) / (8 * THREADS))
+DEVICE void stage_one(const Args& A, u32 t0, float* room, const X& view) {
+    const float* x = X_IN + (size_t)t0 * K;
+    float v[HELD][8], g[HELD][8], s = 0;
+#pragma unroll
+    for (int r = 0; r < HELD; r++) {
+        const u32 e = (r * WARPS + warp_index()) * 256 + lane_index() * 8;
+        float4 lo = make_float4(0, 0, 0, 0), hi = lo, g_lo = lo, g_hi = lo;
+        if (e < K) {
+            lo = *(const float4*)(x + e), hi = *(const float4*)(x + e + 4);
+            if (NORM) g_lo = *(const float4*)(NORM_WEIGHT + e), g_hi = *(const float4*)(NORM_WEIGHT + e + 4);
+        }
+        v[r][0] = lo.x, v[r][1] = lo.y, v[r][2] = lo.z, v[r][3] = lo.w;
+        v[r][4] = hi.x, v[r][5] = hi.y, v[r][6] = hi.z, v[r][7] = hi.w;
+        g[r][0] = g_lo.x, g[r][1] = g_lo.y, g[r][2] = g_lo.z, g[r][3] = g_lo.w;
+        g[r][4] = g_hi.x, g[r][5] = g_hi.y, g[r][6] = g_hi.z, g[r][7] = g_hi.w;
+        if (NORM) s = dot4(lo, lo, dot4(hi, hi, s));
+    }
+    const float factor = NORM ? 1.0f / sqrtf(block_sum<WARPS>(s, room) / (float)K + NORM_EPS) : 1.0f;
+#pragma unroll
+    for (int r = 0; r < HELD; r++) {
+        const u32 first = (r * WARPS + warp_index()) * 256, e = first + lane_index() * 8;
+        if (first >= K) break;
+        if (NORM) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[r][i] = v[r][i] * factor * g[r][i];
+        }
+        put(view, v[r], 0, e, e < K);
+    }
+}
 
 // Activations of tokens t0 .. t0 + N of `rows`, to shared memory: tokens beyond the last are zeros.
 template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, float* room, X& view) {
@@ -14,6 +71,10 @@ template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, 
     float* scale = (float*)(eo + (NEED_EO ? N * K : 0));
     float* sum = scale + N * (K / 32);
     view.f = f, view.q = q, view.eo = eo, view.scale = scale, view.sum = sum;
+    if (N == 1 && K % 8 == 0 && HELD <= 4) {
+        stage_one(A, t0, room, view);
+        return;
+    }
 
     float factor[N];
     if (NORM) {
@@ -76,32 +137,32 @@ template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, 
                     for (int i = 0; i < 8; i++) v[i] = v[i] * factor[t] * NORM_WEIGHT[e + i];
                 }
             }
-            if (NEED_F32 && inside) {
-                *(float4*)(f + t * K + f32_group(e / 4)) = make_float4(v[0], v[1], v[2], v[3]);
-                *(float4*)(f + t * K + f32_group(e / 4 + 1)) = make_float4(v[4], v[5], v[6], v[7]);
-            }
-            if (NEED_Q || NEED_EO) {
-                uint2 codes;
-                float d;
-                int sum16;
-                round_int8(v, codes, d, sum16);
-                if (inside) {
-                    if (NEED_Q) *(uint2*)(q + t * K + e) = codes;
-                    if (NEED_EO) {
-                        *(u32*)(eo + t * K + e / 2) = __byte_perm(codes.x, codes.y, 0x6420);
-                        *(u32*)(eo + t * K + K / 2 + e / 2) = __byte_perm(codes.x, codes.y, 0x7531);
-                    }
-                    if (e % 32 == 0) scale[t * (K / 32) + e / 32] = d;
-                    if (e % 16 == 0) sum[t * (K / 16) + e / 16] = d * (float)sum16;
-                }
-            }
+            put(view, v, t, e, inside);
         }
     }
 }
 
+// The first chunks of UNIT_ROWS rows, on their way.
+template <class W> struct Begun {
+    typename W::Chunk part[UNROLL][UNIT_ROWS];
+};
+template <class W> DEVICE Begun<W> begin_rows(const W w, u32 row, u32 n, u32 along) {
+    Begun<W> b;
+    if (K % 8 != 0) return b;
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        const u32 c = (u * KW + along) * 32 + lane_index();
+#pragma unroll
+        for (int r = 0; r < UNIT_ROWS; r++) {
+            if (c < K / W::ELEMENTS) b.part[u][r] = w.load(min(row + r, n - 1), c);
+        }
+    }
+    return b;
+}
+
 // acc[r][t] = row `row + r` of a weight of `n` rows times token t, this warp's share along the row.
 template <int N, class W>
-DEVICE void dot_rows(const W w, const X& x, u32 row, u32 n, u32 along, float (&acc)[UNIT_ROWS][N]) {
+DEVICE void dot_rows(const W w, Begun<W>& b, const X& x, u32 row, u32 n, u32 along, float (&acc)[UNIT_ROWS][N]) {
 #pragma unroll
     for (int r = 0; r < UNIT_ROWS; r++) {
 #pragma unroll
@@ -121,17 +182,14 @@ DEVICE void dot_rows(const W w, const X& x, u32 row, u32 n, u32 along, float (&a
     }
     const u32 chunks = K / W::ELEMENTS;
     for (u32 c = lane; c < chunks; c += 32 * KW * UNROLL) {
-        typename W::Chunk part[UNROLL][UNIT_ROWS];
 #pragma unroll
         for (int u = 0; u < UNROLL; u++) {
+            const u32 here = c + u * 32 * KW, next = here + UNROLL * 32 * KW;
+            if (here < chunks) W::template dot<UNIT_ROWS, N>(b.part[u], x, here, acc);
 #pragma unroll
             for (int r = 0; r < UNIT_ROWS; r++) {
-                if (c + u * 32 * KW < chunks) part[u][r] = w.load(min(row + r, n - 1), c + u * 32 * KW);
+                if (next < chunks) b.part[u][r] = w.load(min(row + r, n - 1), next);
             }
-        }
-#pragma unroll
-        for (int u = 0; u < UNROLL; u++) {
-            if (c + u * 32 * KW < chunks) W::template dot<UNIT_ROWS, N>(part[u], x, c + u * 32 * KW, acc);
         }
     }
 }
@@ -192,6 +250,9 @@ KERNEL {
     const u32 first = (u32)((u64)UNITS * group / GROUPS), end = (u32)((u64)UNITS * (group + 1) / GROUPS);
     if (group < GROUPS) {
         UNIT_FETCHES
+        if (NORM) {
+            for (u32 i = threadIdx.x * 32; i < K; i += THREADS * 32) fetch_line(NORM_WEIGHT + i);
+        }
     }
     wait_for_inputs();
     if (group >= GROUPS) return;

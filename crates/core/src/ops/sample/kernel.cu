@@ -268,7 +268,16 @@ KERNEL {
     }
     Best best{-INFINITE, 0};
     const u32 share = (VOCABULARY + PARTS - 1) / PARTS;
-    for (u32 i = part * share + threadIdx.x; i < min((part + 1) * share, (u32)VOCABULARY); i += THREADS) best.meet(row.at(i), i);
+    const u32 end = min((part + 1) * share, (u32)VOCABULARY);
+    for (u32 i = part * share + threadIdx.x; i < end; i += THREADS * 4) {
+        float x[4];
+#pragma unroll
+        for (int c = 0; c < 4; c++) x[c] = i + c * THREADS < end ? row.at(i + c * THREADS) : -INFINITE;
+#pragma unroll
+        for (int c = 0; c < 4; c++) {
+            if (i + c * THREADS < end) best.meet(x[c], i + c * THREADS);
+        }
+    }
     best = block_best(best, room);
     if (PARTS > 1) {
         Best* parts = (Best*)PART_BEST + r * PARTS;
@@ -282,10 +291,11 @@ KERNEL {
         __threadfence();
         if (threadIdx.x == 0) ZEROS[r] = 0;
         best = Best{-INFINITE, 0};
-        for (u32 i = 0; i < PARTS; i++) {
+        for (u32 i = threadIdx.x; i < PARTS; i += THREADS) {
             const float2 b = __ldcg((const float2*)(parts + i));
             best.meet(b.x, __float_as_uint(b.y));
         }
+        best = block_best(best, room);
     }
     float* out = OUT + (size_t)r * (2 + 2 * TOP);
     for (u32 i = threadIdx.x; i < 2 + 2 * TOP; i += THREADS) out[i] = NOT_A_NUMBER;
