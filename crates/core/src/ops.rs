@@ -233,13 +233,10 @@ pub enum Arg {
     /// One u32 for each sequence of the batch: its last sampled id. `sample` writes it, `embed` reads it where a
     /// token's id is [`crate::batch::FEED`] (text kernels only).
     Feed,
-    /// [`ZERO_WORDS`] that are zero when a dispatch begins: counters of blocks that finish, and what these hand over. A
-    /// dispatch that uses them leaves them zero (text kernels only).
+    /// [`crate::device::ZERO_WORDS`] that are zero when a dispatch begins: counters of blocks that finish, and what these
+    /// hand over. A dispatch that uses them leaves them zero (text kernels only).
     Zeros,
 }
-
-/// Words of [`Arg::Zeros`] that every device has.
-pub const ZERO_WORDS: usize = 1 << 20;
 
 /// One launch of an op's lowering; becomes one row of the plan.
 #[derive(Clone)]

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onetrip_core::batch::StepBatch;
-use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData};
-use onetrip_core::ops::{Code, Target, WgslCaps, ZERO_WORDS};
+use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData, ZERO_WORDS};
+use onetrip_core::ops::{Code, Target, WgslCaps};
 use onetrip_core::plan::{BufRef, Plan};
 use wgpu::{Buffer, BufferUsages, Features};
 

@@ -6,6 +6,7 @@
 //! step's own keys and values fit workgroup memory; else it is a step of its own before.
 
 use super::*;
+use crate::device::ZERO_WORDS;
 use crate::ops::cache_write::wgsl::{cache, gap, own};
 use crate::ops::rope::wgsl::head;
 use crate::wgsl::{Wgsl, caps, lanes};
