@@ -70,7 +70,8 @@ pub fn open(name: &str, threads: usize, isa: Isa, commit: Commit) -> Result<Box<
             Ok(Box::new(device))
         }
         ("gpu", adapter) => {
-            let options = Options { name: adapter.map(str::to_string), commit, cache: switch::cache_dir() };
+            let options =
+                Options { name: adapter.map(str::to_string), commit, cache: switch::cache_dir(), plain: false };
             let device = GpuDevice::open(&options).map_err(|e| match e {
                 OpenError::Refused { .. } => Fail::Work(e.to_string()),
                 _ => Fail::Input(e.to_string()),

@@ -75,6 +75,9 @@ pub struct Ticket(pub u64);
 /// Runs whose outputs a device keeps, where it keeps more than the last.
 pub const RING: usize = 8;
 
+/// Words that are zero between dispatches, which every device of text kernels has: `Arg::Zeros`.
+pub const ZERO_WORDS: usize = 1 << 20;
+
 /// A device.
 pub trait Device: Send {
     /// Name: `cpu`.

@@ -233,8 +233,8 @@ pub enum Arg {
     /// One u32 for each sequence of the batch: its last sampled id. `sample` writes it, `embed` reads it where a
     /// token's id is [`crate::batch::FEED`] (text kernels only).
     Feed,
-    /// Words that are zero when a dispatch begins: counters of blocks that finish. A dispatch that uses them leaves them
-    /// zero (CUDA only).
+    /// [`crate::device::ZERO_WORDS`] that are zero when a dispatch begins: counters of blocks that finish, and what these
+    /// hand over. A dispatch that uses them leaves them zero (text kernels only).
     Zeros,
 }
 

@@ -26,6 +26,9 @@ const REDUCE: &str = include_str!("kernels/reduce.wgsl");
 /// Reductions that begin in subgroups of any size.
 const REDUCE_SUBGROUP: &str = include_str!("kernels/reduce_subgroup.wgsl");
 
+/// Workgroups that meet in one dispatch.
+const MEET: &str = include_str!("kernels/meet.wgsl");
+
 /// A kernel in the making.
 pub(crate) struct Wgsl {
     kernel: String,
@@ -113,6 +116,12 @@ impl Wgsl {
             }
             None => self.text(REDUCE),
         }
+    }
+
+    /// Declares the words through which workgroups of one dispatch meet.
+    pub fn meeting(&mut self) {
+        self.bind("zeros", "atomic<u32>", Arg::Zeros, Access::ReadWrite);
+        self.line(MEET);
     }
 
     /// A constant.
@@ -230,7 +239,7 @@ pub(crate) fn planes(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig) -> bool {
 }
 
 /// Threads that sum up together without workgroup memory; none where there are no subgroups of use.
-fn lanes(caps: &WgslCaps) -> Option<u32> {
+pub(crate) fn lanes(caps: &WgslCaps) -> Option<u32> {
     caps.subgroups.map(|(least, _)| least.min(32)).filter(|&n| n >= 4 && n.is_power_of_two())
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onetrip_core::batch::StepBatch;
-use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData};
+use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData, ZERO_WORDS};
 use onetrip_core::ops::{Code, Target, WgslCaps};
 use onetrip_core::plan::{BufRef, Plan};
 use wgpu::{Buffer, BufferUsages, Features};
@@ -33,11 +33,13 @@ pub struct Options {
     pub commit: Commit,
     /// Where compiled kernels are kept.
     pub cache: Option<PathBuf>,
+    /// Kernels for an adapter with nothing optional, whatever this one has: for tests.
+    pub plain: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { name: None, commit: Commit::Tick, cache: None }
+        Options { name: None, commit: Commit::Tick, cache: None, plain: false }
     }
 }
 
@@ -84,6 +86,7 @@ pub struct GpuDevice {
     caps: WgslCaps,
     features: Features,
     memory_bytes: Option<u64>,
+    is_software: bool,
     memory: Memory,
     pipelines: Pipelines,
     commit: Commit,
@@ -92,6 +95,7 @@ pub struct GpuDevice {
     slots: Vec<Buffer>,
     batch: Buffer,
     feed: Buffer,
+    zeros: Buffer,
     /// Rises when a buffer is replaced: bind groups of before are made anew.
     generation: u64,
     ring: [Place; RING],
@@ -137,11 +141,17 @@ impl GpuDevice {
         let refused = |e: DeviceError| OpenError::Refused { adapter: open.name.clone(), why: e.to_string() };
         let batch = memory.storage("the step batch", 4096).map_err(refused)?;
         let feed = memory.storage("the feed", 4 * FEED).map_err(refused)?;
+        let zeros = memory.storage("words to meet at", 4 * ZERO_WORDS as u64).map_err(refused)?;
         Ok(GpuDevice {
             adapter: open.name,
-            caps: open.caps,
+            caps: if options.plain {
+                WgslCaps { f16: false, subgroups: None, coop: 0, ..open.caps }
+            } else {
+                open.caps
+            },
             features: open.features,
             memory_bytes: open.memory,
+            is_software: open.info.device_type == wgpu::DeviceType::Cpu,
             memory,
             pipelines,
             commit: options.commit,
@@ -150,6 +160,7 @@ impl GpuDevice {
             slots: vec![],
             batch,
             feed,
+            zeros,
             generation: 0,
             ring: Default::default(),
             next: 0,
@@ -175,6 +186,11 @@ impl GpuDevice {
     /// Bytes of the adapter's memory, where the backend tells.
     pub fn memory_bytes(&self) -> Option<u64> {
         self.memory_bytes
+    }
+
+    /// A processor plays the GPU.
+    pub fn is_software(&self) -> bool {
+        self.is_software
     }
 
     /// Changes how dispatches are handed over.
@@ -226,8 +242,7 @@ impl GpuDevice {
             BufRef::Slot(s) => self.slots.get(s),
             BufRef::Batch => Some(&self.batch),
             BufRef::Feed => Some(&self.feed),
-            // Counters of CUDA kernels.
-            BufRef::Zeros => None,
+            BufRef::Zeros => Some(&self.zeros),
         }
     }
 

@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Completion, Failed, Trial};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
+use onetrip_core::device::Device as _;
 use onetrip_core::fuse::{Fuse, Setting};
 use onetrip_core::graph::{Graph, Source};
-use onetrip_core::ops::{Code, Compute, Op, RowClass, Target, Text, WgslCaps};
-use onetrip_core::plan::{Layouts, lower};
-use onetrip_core::selftest::{Verdict, on_target, run_case};
+use onetrip_core::ops::{Case, Code, Compute, Op, RowClass, Target, Text, WgslCaps};
+use onetrip_core::plan::{Layouts, Plan, lower};
+use onetrip_core::selftest::{Verdict, case_plan, on_target, run_case};
 use onetrip_core::tensor::Role;
 use onetrip_engine::files::ModelFile;
 use onetrip_gpu::GpuDevice;
@@ -19,10 +20,28 @@ use crate::harness::{Options, differences, exceeds, forced, load, sequences};
 /// The embedded model.
 static TINY: &[u8] = include_bytes!("../../../assets/tiny.gguf");
 
-/// The device, opened once; the error says why there is none.
-fn device() -> &'static Result<Mutex<GpuDevice>, String> {
-    static DEVICE: OnceLock<Result<Mutex<GpuDevice>, String>> = OnceLock::new();
-    DEVICE.get_or_init(|| GpuDevice::open(&onetrip_gpu::Options::default()).map(Mutex::new).map_err(|e| e.to_string()))
+/// Operations of a case that is large for a processor that plays the GPU.
+const LARGE: u64 = 4_000_000;
+
+/// A device, opened once; the error says why there is none.
+type Opened = Result<Mutex<GpuDevice>, String>;
+
+type Open = fn() -> &'static Opened;
+
+fn open(plain: bool) -> Opened {
+    let options = onetrip_gpu::Options { plain, ..Default::default() };
+    GpuDevice::open(&options).map(Mutex::new).map_err(|e| e.to_string())
+}
+
+fn device() -> &'static Opened {
+    static DEVICE: OnceLock<Opened> = OnceLock::new();
+    DEVICE.get_or_init(|| open(false))
+}
+
+/// The same adapter, as if it had nothing optional.
+fn plain() -> &'static Opened {
+    static DEVICE: OnceLock<Opened> = OnceLock::new();
+    DEVICE.get_or_init(|| open(true))
 }
 
 /// One test per op for its kernels as text and one for their results.
@@ -30,13 +49,16 @@ pub fn tests() -> Vec<Trial> {
     let mut tests = vec![];
     for op in Op::NAMES {
         tests.push(Trial::test(format!("kernels/{op}/wgsl is valid and translates"), move || translate(op)));
-        tests.push(Trial::ignorable_test(format!("op/{op}/gpu"), move || match device() {
-            Err(why) => Ok(Completion::ignored_with(format!("not run: {why}"))),
-            Ok(device) => {
-                let mut device = device.lock().unwrap_or_else(|e| e.into_inner());
-                cases(&mut device, op).map(|()| Completion::Completed)
-            }
-        }));
+        let devices: [(&str, Open, bool); 2] = [("gpu", device, false), ("gpu without subgroups", plain, true)];
+        for (name, device, others) in devices {
+            tests.push(Trial::ignorable_test(format!("op/{op}/{name}"), move || match device() {
+                Err(why) => Ok(Completion::ignored_with(format!("not run: {why}"))),
+                Ok(device) => {
+                    let mut device = device.lock().unwrap_or_else(|e| e.into_inner());
+                    cases(&mut device, op, others).map(|()| Completion::Completed)
+                }
+            }));
+        }
     }
     type Test = fn() -> Result<(), Failed>;
     let models: [(&str, Test); 2] = [
@@ -92,15 +114,44 @@ fn tiny() -> Result<(), Failed> {
     Err(format!("greedy tokens {:?}, on the CPU {:?}", have[0], want[0]).into())
 }
 
-fn cases(device: &mut GpuDevice, op: &str) -> Result<(), Failed> {
+/// Texts of a case.
+fn texts(case: &Case, target: Target) -> Result<Vec<Arc<Text>>, Failed> {
+    let codes = case_plan(case, target)?.dispatches.into_iter().filter_map(|d| d.code);
+    Ok(codes.filter_map(|code| if let Code::Text(text) = code { Some(text) } else { None }).collect())
+}
+
+/// All cases of an op. A processor that plays the GPU takes seconds for large ones: it runs each with one seed, and leaves
+/// out large ones whose kernels a smaller one has run already. `others`: only kernels that this adapter does not run
+/// otherwise, each once.
+fn cases(device: &mut GpuDevice, op: &str, others: bool) -> Result<(), Failed> {
     let mut wrong = vec![];
+    let mut seen: HashSet<Arc<Text>> = HashSet::new();
+    let seeds = if device.is_software() || others { 1 } else { 2 };
     for (name, cases) in Op::all_cases().into_iter().filter(|(name, _)| *name == op) {
-        for (case, seed) in cases.iter().flat_map(|c| (1..=2).map(move |seed| (c, seed))) {
-            let result = run_case(device, name, case, seed);
-            match result.verdict {
-                Verdict::Pass => {}
-                Verdict::Gap(why) => wrong.push(format!("{}: no kernel: {why}", case.name)),
-                Verdict::Fail(why) => wrong.push(format!("{} (seed {seed}, {:?}): {why}", case.name, result.kernels)),
+        if others {
+            let usual = onetrip_gpu::adapters().first().map_or_else(WgslCaps::default, |a| a.caps);
+            for case in &cases {
+                seen.extend(texts(case, Target::Wgsl(usual))?);
+            }
+        }
+        for case in &cases {
+            let is_new = texts(case, device.target())?.into_iter().fold(false, |new, text| seen.insert(text) || new);
+            let at = case.batch;
+            let site_flops =
+                case_plan(case, device.target())?.dispatches.iter().map(|d| d.cost.flops.eval(at)).sum::<u64>();
+            let is_large = device.is_software() && site_flops > LARGE;
+            if !is_new && (others || is_large) {
+                continue;
+            }
+            for seed in 1..=seeds {
+                let result = run_case(device, name, case, seed);
+                match result.verdict {
+                    Verdict::Pass => {}
+                    Verdict::Gap(why) => wrong.push(format!("{}: no kernel: {why}", case.name)),
+                    Verdict::Fail(why) => {
+                        wrong.push(format!("{} (seed {seed}, {:?}): {why}", case.name, result.kernels))
+                    }
+                }
             }
         }
     }
@@ -118,33 +169,35 @@ fn kinds() -> Vec<WgslCaps> {
     ]
 }
 
-/// Every text that an op's cases are lowered to, for every kind of adapter and both precisions.
-fn texts(op: &str) -> Vec<(String, Arc<Text>)> {
+/// The plan of a case alone, for a target; none where the case is none there.
+pub fn lowered(case: &Case, target: Target, compute: Compute) -> Option<Plan> {
+    let mut graph = Graph::default();
+    let ins = case.ins.iter().enumerate().map(|(i, sig)| {
+        let source = if sig.is_state() { Source::State(i) } else { Source::Weight(i) };
+        graph.source(format!("input {i}"), on_target(sig, target), source)
+    });
+    let ins: Vec<_> = ins.collect();
+    let outs = graph.push("case", case.op.clone(), &ins).ok()?;
+    graph.outputs =
+        outs.into_iter().filter(|&v| !matches!(graph.values[v].sig.role, Role::State(_) | Role::Recurrent)).collect();
+    let (tokens, seqs) = (RowClass::of(case.batch.t as usize), RowClass::of(case.batch.s as usize));
+    let setting = Setting { tokens, seqs, one_each: false, compute, target };
+    lower(graph, setting, &Fuse::None, &Layouts::new(), "test").ok()
+}
+
+/// Every text that an op's cases are lowered to, for these adapters and both precisions: kernel, case, text.
+pub fn texts_of(op: &str, kinds: &[WgslCaps]) -> Vec<(String, String, Arc<Text>)> {
     let mut seen = HashSet::new();
     let mut out = vec![];
     let cases = Op::all_cases().into_iter().filter(|(name, _)| *name == op).flat_map(|(_, cases)| cases);
     for case in cases {
-        for (caps, compute) in kinds().into_iter().flat_map(|c| [(c, Compute::Int8), (c, Compute::F32)]) {
-            let target = Target::Wgsl(caps);
-            let mut graph = Graph::default();
-            let ins = case.ins.iter().enumerate().map(|(i, sig)| {
-                let source = if sig.is_state() { Source::State(i) } else { Source::Weight(i) };
-                graph.source(format!("input {i}"), on_target(sig, target), source)
-            });
-            let ins: Vec<_> = ins.collect();
-            let Ok(outs) = graph.push("case", case.op.clone(), &ins) else { continue };
-            graph.outputs = outs
-                .into_iter()
-                .filter(|&v| !matches!(graph.values[v].sig.role, Role::State(_) | Role::Recurrent))
-                .collect();
-            let (tokens, seqs) = (RowClass::of(case.batch.t as usize), RowClass::of(case.batch.s as usize));
-            let setting = Setting { tokens, seqs, one_each: false, compute, target };
-            let Ok(plan) = lower(graph, setting, &Fuse::None, &Layouts::new(), "gpu") else { continue };
+        for (caps, compute) in kinds.iter().flat_map(|c| [(*c, Compute::Int8), (*c, Compute::F32)]) {
+            let Some(plan) = lowered(&case, Target::Wgsl(caps), compute) else { continue };
             for d in plan.dispatches {
                 if let Some(Code::Text(text)) = d.code
                     && seen.insert(text.clone())
                 {
-                    out.push((format!("{} ({})", d.kernel, case.name), text));
+                    out.push((d.kernel, case.name.clone(), text));
                 }
             }
         }
@@ -154,11 +207,11 @@ fn texts(op: &str) -> Vec<(String, Arc<Text>)> {
 
 /// naga accepts every text, and writes SPIR-V and MSL of it.
 fn translate(op: &str) -> Result<(), Failed> {
-    let texts = texts(op);
+    let texts = texts_of(op, &kinds());
     let mut wrong = vec![];
-    for (name, text) in &texts {
+    for (kernel, case, text) in &texts {
         if let Err(e) = translated(text) {
-            wrong.push(format!("{name}: {e}"));
+            wrong.push(format!("{kernel} ({case}): {e}"));
         }
     }
     match wrong.first() {

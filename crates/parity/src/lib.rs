@@ -14,6 +14,7 @@ pub mod emulated;
 pub mod gpu;
 pub mod harness;
 pub mod invariants;
+pub mod kernels;
 pub mod ops;
 pub mod pages;
 pub mod plans;
@@ -36,6 +37,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(pages::tests());
     tests.extend(plans::tests());
     tests.extend(docs::tests());
+    tests.extend(kernels::tests());
     tests.extend(counts::tests());
     tests.extend(predictions::tests());
     tests.extend(invariants::tests());

@@ -34,7 +34,7 @@ enum Task {
     },
     /// Write the plan snapshots under plans/ again
     Plans,
-    /// Write docs/rules.md again
+    /// Write docs/rules.md, docs/ops.md and the MSL of hot kernels again
     Docs,
     /// Write the shipped node listing under listings/ again
     Listing,

@@ -309,6 +309,17 @@ impl OpDef for Attention {
                 cases.push(case);
             }
         }
+        // Caches so long that several workgroups share one.
+        for (class, b) in [("one", (1, 1, 1300)), ("few", (3, 2, 700))] {
+            let state = || Sig::state(Cache { heads: 1, dim: 64 }, DType::F16);
+            let name = |what: &str| format!("{what} on a long cache, {class}");
+            let ins = vec![x(128), state(), state()];
+            cases.push(Case::new(name("plain"), plain(2, 1, 64), ins, b).within(3e-5));
+            let write = Some(CacheWrite { pair: true, rope: Some(rope(1, 64, None)) });
+            let fused = Attention { window: Some(1100), q_rope: Some(rope(2, 64, None)), write, ..plain(2, 1, 64) };
+            let ins = vec![x(128), x(64), x(64), state(), state()];
+            cases.push(Case::new(name("window, rope and write"), fused, ins, b).within(5e-3));
+        }
         cases
     }
 }

@@ -26,3 +26,5 @@ fn own(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u3
 
 fn own_key(i: u32, four: u32) -> vec4<f32> { return own_k_four(i * ((kc_BYTES + 3u) / 4u) * 4u, four); }
 fn own_value(i: u32, four: u32) -> vec4<f32> { return own_v_four(i * ((vc_BYTES + 3u) / 4u) * 4u, four); }
+fn own_key_eight(i: u32, eight: u32) -> Eight { return own_k_eight(i * ((kc_BYTES + 3u) / 4u) * 4u, eight); }
+fn own_value_eight(i: u32, eight: u32) -> Eight { return own_v_eight(i * ((vc_BYTES + 3u) / 4u) * 4u, eight); }

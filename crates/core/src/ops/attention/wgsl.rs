@@ -1,15 +1,52 @@
 //! Attention in WGSL.
 //!
-//! `rows`: one workgroup a query head of a token. A fused write is done in the same launch for up to 8 rows, where the
+//! `spans`: one workgroup a query head of a token; a few lanes share a key, and sums go through shuffles. `rows`, for
+//! adapters without subgroups and heads that do not divide in eights: a thread a key, through workgroup memory. With few
+//! rows a long cache is shared among workgroups, whose parts the last of them adds up in the same launch. A fused write is done in the same launch for up to 8 rows, where the
 //! step's own keys and values fit workgroup memory; else it is a step of its own before.
 
 use super::*;
+use crate::device::ZERO_WORDS;
 use crate::ops::cache_write::wgsl::{cache, gap, own};
 use crate::ops::rope::wgsl::head;
-use crate::wgsl::{Wgsl, caps};
+use crate::wgsl::{Wgsl, caps, lanes};
 
-/// Threads of a workgroup.
+/// Threads of a workgroup of `rows`.
 const WG: u32 = 128;
+
+/// The kernel and its workgroup.
+#[derive(Clone, Copy)]
+enum Form {
+    Rows,
+    Spans { workgroup: u32, span: u32, splits: usize },
+}
+
+/// Workgroups that share a head's cache at most.
+const SPLITS: usize = 16;
+
+impl Form {
+    /// The form for a site beside `others` bytes of workgroup memory; none where nothing fits.
+    fn new(op: &Attention, site: &Site, others: usize) -> Option<Form> {
+        let (dim, caps) = (op.dim, &caps(site.target));
+        let fits = |bytes: usize| others + bytes + 4 * (2 * dim + 64) <= caps.workgroup_bytes as usize;
+        // With more rows there are workgroups enough.
+        let rows = if site.class == RowClass::One { 1 } else { 8 };
+        let splits =
+            if !site.class.is_small() || rows * op.heads * (1 + SPLITS * (dim + 2)) > ZERO_WORDS { 1 } else { SPLITS };
+        let met = if splits > 1 { 4 * splits * (dim + 2) } else { 0 };
+        if let Some(lanes) = lanes(caps).filter(|_| dim.is_multiple_of(8)) {
+            // The most lanes that divide a key's eights evenly.
+            let span = (1 << (dim / 8).trailing_zeros()).min(lanes);
+            let parts = |workgroup: u32, more: usize| fits((workgroup / lanes) as usize * (4 * dim + 12) + more);
+            let sizes = || [256, 128, 64].into_iter().filter(|w| *w <= caps.invocations);
+            if let Some(workgroup) = sizes().find(|&w| parts(w, met)) {
+                return Some(Form::Spans { workgroup, span, splits });
+            }
+            return sizes().find(|&w| parts(w, 0)).map(|workgroup| Form::Spans { workgroup, span, splits: 1 });
+        }
+        fits(4 * (6 * WG as usize)).then_some(Form::Rows)
+    }
+}
 
 pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
     let o = op.operands();
@@ -19,15 +56,16 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
     if op.dim > 4 * WG as usize {
         return Lowering::Gap("heads of more than 512 numbers have no kernel");
     }
-    let caps = caps(site.target);
     let rows = if site.class == RowClass::One { 1 } else { 8 };
     let bytes = |s: &Sig| s.dtype.row_bytes(op.dim).unwrap_or(0).next_multiple_of(4);
-    let own_bytes = rows * (bytes(&site.ins[o.states]) + bytes(&site.ins[o.states + 1]));
-    let other_bytes = 4 * (4 * op.dim + 6 * WG as usize + 64);
-    let fits = own_bytes + other_bytes <= caps.workgroup_bytes as usize;
-    let Some(write) = &op.write else { return one(op, site, 0).into_lowering() };
-    if site.class.is_small() && fits {
-        return one(op, site, rows).into_lowering();
+    // The step's own keys and values, and two vectors to encode.
+    let own_bytes = rows * (bytes(&site.ins[o.states]) + bytes(&site.ins[o.states + 1])) + 4 * (3 * op.dim);
+    let Some(form) = Form::new(op, site, 0) else {
+        return Lowering::Gap("heads of this size have no room in workgroup memory");
+    };
+    let Some(write) = &op.write else { return one(op, site, 0, form).into_lowering() };
+    if let Some(form) = Form::new(op, site, own_bytes).filter(|_| site.class.is_small()) {
+        return one(op, site, rows, form).into_lowering();
     }
     // Two launches: the write, then attention that reads what was written.
     let of_write: Vec<usize> = o.of_write().collect();
@@ -49,7 +87,7 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
     let of_rest: Vec<usize> =
         [0].into_iter().chain(o.q_norm).chain(apart).chain(o.mask).chain([o.states, o.states + 1]).collect();
     let rest_site = Site { ins: pick(&of_rest), outs: site.outs[..1].to_vec(), ..site.clone() };
-    let mut step = one(&rest, &rest_site, 0).0;
+    let mut step = one(&rest, &rest_site, 0, form).0;
     renamed(&mut step.args, &of_rest, 0);
     steps.push(step);
     Lowering::Steps { steps, scratch }
@@ -65,7 +103,7 @@ impl One {
 }
 
 /// The launch; `rows` is how many rows of a sequence it writes at most (0: it does not write).
-fn one(op: &Attention, site: &Site, rows: usize) -> One {
+fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
     let o = op.operands();
     let form = if rows > 0 {
         "rope+write"
@@ -74,7 +112,18 @@ fn one(op: &Attention, site: &Site, rows: usize) -> One {
     } else {
         "plain"
     };
-    let mut w = Wgsl::new(format!("attention/rows.{form}"), WG);
+    let (kernel, workgroup, text) = match of {
+        Form::Rows => ("rows", WG, include_str!("rows.wgsl")),
+        Form::Spans { workgroup, .. } => ("spans", workgroup, include_str!("spans.wgsl")),
+    };
+    let mut w = Wgsl::new(format!("attention/{kernel}.{form}"), workgroup);
+    let mut split = 1;
+    if let Form::Spans { span, splits, .. } = of {
+        w.number("SPAN", span as usize);
+        w.number("EIGHTS", op.dim / 8 / span as usize);
+        w.number("SPLITS", splits);
+        split = splits;
+    }
     w.number("HEADS", op.heads);
     w.number("GROUP", op.heads / op.kv_heads);
     w.number("Q_STRIDE", op.q_stride());
@@ -106,9 +155,17 @@ fn one(op: &Attention, site: &Site, rows: usize) -> One {
             w.line("fn own(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u32) {}");
             w.function("own_key(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");
             w.function("own_value(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");
+            w.function("own_key_eight(i: u32, eight: u32) -> Eight", "Eight()");
+            w.function("own_value_eight(i: u32, eight: u32) -> Eight", "Eight()");
         }
     }
     w.write("y", Arg::Out(0));
-    let w = w.text(include_str!("rows.wgsl"));
-    One(w.step(Expr::T * op.heads, op.cost(site)))
+    if split > 1 {
+        w.meeting();
+        w.line(include_str!("splits.wgsl"));
+    } else if matches!(of, Form::Spans { .. }) {
+        w.function("meet(which: u32, split: u32, n: u32, lid: u32) -> bool", "true");
+        w.function("met(d: u32, n: u32) -> f32", "0.0");
+    }
+    One(w.text(text).step(Expr::T * (op.heads * split), op.cost(site)))
 }

@@ -16,6 +16,9 @@ pub(crate) fn gap(cache: &Sig) -> Option<&'static str> {
     }
 }
 
+/// Numbers 8i .. 8i + 8 of a vector, from its fours.
+const EIGHT: &str = "return Eight($S_four(at, 2u * i), $S_four(at, 2u * i + 1u));";
+
 /// Declares a cache as `name`: its memory, and readers of it. One with `write` can also be written.
 pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) {
     let (dim, heads) = sig.cache().map_or((0, 0), |c| (c.dim, c.heads));
@@ -32,18 +35,29 @@ pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) 
     // Neighbours share a word where a vector is no whole number of words: both write their half of it.
     let shared = write && !bytes.is_multiple_of(4);
     let access = if write { Access::ReadWrite } else { Access::Read };
-    w.bind(name, if shared { "atomic<u32>" } else { "u32" }, arg, access);
-    let word = if shared { format!("atomicLoad(&{name}[i])") } else { format!("{name}[i]") };
-    w.function(&format!("{name}_word(i: u32) -> u32"), &word);
+    // Vectors of floats are read 16 bytes at a time.
+    let wide = kind < 2 && bytes.is_multiple_of(16) && dim.is_multiple_of(8);
+    let (of, word, put) = match (shared, wide) {
+        (true, _) => ("atomic<u32>", "atomicLoad(&$S[i])", "atomicAnd(&$S[i], ~mask); atomicOr(&$S[i], word & mask);"),
+        (_, true) => ("vec4<u32>", "$S[i >> 2u][i & 3u]", "$S[i >> 2u][i & 3u] = word;"),
+        _ => ("u32", "$S[i]", "$S[i] = word;"),
+    };
+    w.bind(name, of, arg, access);
     let both = |text: &str| text.replace("$S", name).replace("$C", name);
+    w.function(&format!("{name}_word(i: u32) -> u32"), &both(word));
     w.line(both(include_str!("cache.wgsl")));
     w.line(both(include_str!("read.wgsl")));
+    let eight = match (wide, kind) {
+        (true, 0) => "let at_ = at / 16u + 2u * i; return Eight(bitcast<vec4<f32>>($S[at_]), bitcast<vec4<f32>>($S[at_ + 1u]));",
+        (true, _) => {
+            "let v = $S[at / 16u + i];
+    return Eight(vec4<f32>(unpack2x16float(v.x), unpack2x16float(v.y)), vec4<f32>(unpack2x16float(v.z), unpack2x16float(v.w)));"
+        }
+        _ => EIGHT,
+    };
+    w.line(format!("fn {name}_eight(at: u32, i: u32) -> Eight {{\n    {}\n}}", both(eight)));
     if write {
-        let put = match shared {
-            true => format!("atomicAnd(&{name}[i], ~mask); atomicOr(&{name}[i], word & mask);"),
-            false => format!("{name}[i] = word;"),
-        };
-        w.line(format!("fn {name}_put(i: u32, word: u32, mask: u32) {{ {put} }}"));
+        w.line(format!("fn {name}_put(i: u32, word: u32, mask: u32) {{ {} }}", both(put)));
         w.line(both(include_str!("encode.wgsl")));
     }
 }
@@ -53,6 +67,7 @@ pub(crate) fn own(w: &mut Wgsl, name: &str, cache: &str, count: usize) {
     w.line(format!("var<workgroup> {name}_words: array<u32, (({cache}_BYTES + 3u) / 4u) * {count}u>;"));
     w.function(&format!("{name}_word(i: u32) -> u32"), &format!("{name}_words[i]"));
     w.line(include_str!("read.wgsl").replace("$S", name).replace("$C", cache));
+    w.line(format!("fn {name}_eight(at: u32, i: u32) -> Eight {{ {} }}", EIGHT.replace("$S", name)));
 }
 
 pub(super) fn lower(op: &CacheWrite, site: &Site) -> Lowering {

@@ -2,7 +2,10 @@
 // dot(s (c - zero) + o, d q) = d (s (dot(c, q) - zero sum(q)) + o sum(q)), with one s and o for a group.
 fn dot_$W(row: u32, lane: u32) -> Sums {
     var sums: Sums;
-    for (var block = lane; block < K / 32u; block += LANES) {
+    // A count that the compiler knows, so that it can load for several turns at once.
+    for (var turn = 0u; turn < (K / 32u + LANES - 1u) / LANES; turn++) {
+        let block = turn * LANES + lane;
+        if (K / 32u) % LANES != 0u && block >= K / 32u { break; }
         var c: array<vec4<u32>, 2>;
         if $W_BITS == 4u {
             c[0] = $W[row * (K / 32u) + block];

@@ -8,7 +8,9 @@
 
 use super::*;
 use crate::formats::planes;
-use crate::wgsl::{self, Wgsl, caps, row_lanes, tree};
+use crate::wgsl::{self, Wgsl, caps, lanes, row_lanes, tree};
+
+mod floats;
 
 /// Threads of a workgroup.
 const WG: u32 = 128;
@@ -280,15 +282,24 @@ impl Plan<'_> {
     fn stage(&self, w: &mut Wgsl) {
         let norm = self.op.norm.map(|_| (Arg::In(1), self.site.ins[1].dtype));
         self.rounded.declare(w);
-        w.read("x", Arg::In(0), DType::F32);
         w.read_or("norm", norm, 1.0);
         w.flag("NORM", norm.is_some());
         w.float("EPS", self.op.norm.unwrap_or(0.0));
+        if lanes(&caps(self.site.target)).is_some_and(|n| n >= 8) {
+            w.bind("x", "vec4<f32>", Arg::In(0), Access::Read);
+            w.function("x_at(i: u32) -> f32", "x[i >> 2u][i & 3u]");
+            w.line(include_str!("stage_lanes.wgsl"));
+            return;
+        }
+        w.read("x", Arg::In(0), DType::F32);
         w.line(include_str!("block.wgsl"));
         w.line(include_str!("stage.wgsl"));
     }
 
     fn matvec(&self, rounded: Option<Arg>, staged: bool) -> Step {
+        if let Some(step) = self.matvec_floats() {
+            return step;
+        }
         let floats = self.paths.contains(&Path::Floats);
         let rows = if self.site.class == RowClass::One { 1 } else { 8 };
         let name = if rounded.is_some() || staged { "int8" } else { "f32" };

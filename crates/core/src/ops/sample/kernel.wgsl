@@ -1,22 +1,13 @@
-// One workgroup a sequence. Tokens are ordered by logit, lower ids first among equals; nothing is sorted: a cut in that
+// One workgroup a sequence, or the last of those of its slices. Tokens are ordered by logit, lower ids first among equals; nothing is sorted: a cut in that
 // order (the k best, the best with mass p, the token drawn) is found by halving the range of logits, then of ids.
 //
 // logits_at: rows of V; copy: room for logits with a penalty; TOP: room for best tokens in y; feed: the id of each sequence.
-var<workgroup> best_key: array<u32, WG>;
-var<workgroup> best_id: array<u32, WG>;
 var<private> penalized: bool;
 var<private> nan_bits: u32 = 0x7fc00000u;
 
 fn logit(seq: u32, i: u32) -> f32 {
     if penalized { return copy[seq * V + i]; }
     return logits_at(seq * V + i);
-}
-
-// Rises with the number; 0 for NaN.
-fn key(x: f32) -> u32 {
-    let u = bitcast<u32>(x);
-    if (u & 0x7fffffffu) > 0x7f800000u { return 0u; }
-    return select(u | 0x80000000u, ~u, (u >> 31u) == 1u);
 }
 
 fn of_key(k: u32) -> f32 { return bitcast<f32>(select(~k, k & 0x7fffffffu, (k >> 31u) == 1u)); }
@@ -28,22 +19,7 @@ fn next_best(seq: u32, k: u32, id: u32, lid: u32) -> vec2<u32> {
         let x = key(logit(seq, i));
         if x > best.x && (x < k || (x == k && i > id)) { best = vec2<u32>(x, i); }
     }
-    best_key[lid] = best.x;
-    best_id[lid] = best.y;
-    for (var n = WG / 2u; n > 0u; n /= 2u) {
-        workgroupBarrier();
-        if lid < n {
-            let other = vec2<u32>(best_key[lid + n], best_id[lid + n]);
-            if other.x > best_key[lid] || (other.x == best_key[lid] && other.y < best_id[lid]) {
-                best_key[lid] = other.x;
-                best_id[lid] = other.y;
-            }
-        }
-    }
-    workgroupBarrier();
-    best = vec2<u32>(best_key[0], best_id[0]);
-    workgroupBarrier();
-    return best;
+    return workgroup_best(best, lid);
 }
 
 // What is kept: up to and including the token (key, id) in the order.
@@ -141,12 +117,14 @@ fn penalize(seq: u32, lid: u32) {
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
-    let seq = wid.x + wid.y * nwg.x;
-    if seq >= rows() { return; }
+    let g = wid.x + wid.y * nwg.x;
+    if g >= rows() * SLICES { return; }
+    let seq = g / SLICES;
+    if !goes_on(seq, g % SLICES, lid) { return; }
     for (var i = lid; i < 2u + 2u * TOP; i += WG) { y[seq * (2u + 2u * TOP) + i] = bitcast<f32>(nan_bits); }
     storageBarrier();
     penalize(seq, lid);
-    let first = next_best(seq, 0xffffffffu, V, lid);
+    let first = first_best(seq, lid);
     let largest = of_key(first.x);
     // No token where the best logit is not finite.
     let is_finite = first.x > key(-3.4028235e38) - 1u && first.x <= key(3.4028235e38);

@@ -8,9 +8,9 @@
 
 use super::*;
 use crate::batch::SampleParams;
-use crate::wgsl::{Wgsl, caps};
 
 mod cuda;
+mod wgsl;
 
 /// The id where there is nothing to choose from: the best logit is not finite.
 pub const NO_TOKEN: u32 = u32::MAX;
@@ -193,19 +193,7 @@ impl OpDef for Sample {
     }
 
     fn wgsl(&self, site: &Site) -> Lowering {
-        let vocabulary = site.ins[0].width;
-        let mut w = Wgsl::new("sample/row", 256);
-        w.number("V", vocabulary);
-        w.number("TOP", self.top);
-        w.number("ID_STEPS", (usize::BITS - vocabulary.leading_zeros()) as usize);
-        w.size("rows", &site.ins[0].rows);
-        w.read("logits", Arg::In(0), site.ins[0].dtype);
-        w.bind("copy", "f32", Arg::Scratch(0), Access::ReadWrite);
-        w.bind("feed", "u32", Arg::Feed, Access::ReadWrite);
-        w.write("y", Arg::Out(0));
-        let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
-        let step = w.step(site.ins[0].rows.clone(), self.cost(site));
-        Lowering::Steps { steps: vec![step], scratch: vec![site.ins[0].rows.clone() * (vocabulary * 4)] }
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {
@@ -214,6 +202,7 @@ impl OpDef for Sample {
         vec![
             case("greedy of 1000", 0, 1000).costs(12000, 24, 3000),
             case("room for the best 5", 5, 333),
+            case("a large vocabulary", 2, 20_000),
             case("one token in the vocabulary", 1, 1),
         ]
     }

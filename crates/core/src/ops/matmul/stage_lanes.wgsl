@@ -1,0 +1,55 @@
+// The prologue of the one row, which every workgroup makes for itself in its memory: norm, and rounding to int8. A lane has
+// four numbers, eight lanes a block.
+var<workgroup> staged_codes: array<vec4<u32>, AT_SCALES / 4u>;
+var<workgroup> staged_scale: array<f32, K / 32u>;
+var<workgroup> staged_sums: array<vec2<i32>, K / 32u>;
+
+fn stage(lid: u32) {
+    var factor = 1.0;
+    if NORM {
+        var sum = 0.0;
+        for (var i = lid; i < K / 4u; i += WG) { sum += dot(x[i], x[i]); }
+        factor = divide(1.0, sqrt(workgroup_sum(sum, lid) / f32(K) + EPS));
+    }
+    // The same number of turns for all: lanes shuffle inside. Blocks are whole, so those behind the end are among themselves.
+    for (var from_ = 0u; from_ < K / 4u; from_ += WG) {
+        let i = min(from_ + lid, K / 4u - 1u);
+        let norm = vec4<f32>(norm_at(4u * i), norm_at(4u * i + 1u), norm_at(4u * i + 2u), norm_at(4u * i + 3u));
+        let four = x[i] * factor * norm;
+        let size = abs(four);
+        var largest = max(max(size.x, size.y), max(size.z, size.w));
+        for (var n = 1u; n < 8u; n *= 2u) { largest = max(largest, subgroupShuffleXor(largest, n)); }
+        var scale = 0.0;
+        var inverse = 0.0;
+        // Below this a block counts as zero: the inverse would overflow.
+        if largest >= 1e-30 {
+            scale = divide(largest, 127.0);
+            inverse = divide(127.0, largest);
+        }
+        let code = vec4<i32>(round(four * inverse));
+        var sum = code.x + code.y + code.z + code.w;
+        sum += subgroupShuffleXor(sum, 1u);
+        sum += subgroupShuffleXor(sum, 2u);
+        let word = pack4xI8(code);
+        let other = subgroupShuffleXor(word, 1u);
+        if from_ + lid < K / 4u {
+            if NATURAL { staged_codes[i >> 2u][i & 3u] = word; }
+            if PERMUTED {
+                // Of every eight the four even ones, then the four odd ones.
+                let is_even = (i & 1u) == 0u;
+                let a = select(other, word, is_even) >> (8u * (i & 1u));
+                let b = select(word, other, is_even) >> (8u * (i & 1u));
+                let at = AT_PERMUTED + i;
+                staged_codes[at >> 2u][at & 3u] =
+                    (a & 0xffu) | ((a >> 8u) & 0xff00u) | ((b & 0xffu) << 16u) | ((b << 8u) & 0xff000000u);
+            }
+            if i % 8u == 0u { staged_scale[i / 8u] = scale; }
+            if i % 4u == 0u { staged_sums[i / 8u][(i / 4u) & 1u] = sum; }
+        }
+    }
+    workgroupBarrier();
+}
+
+fn rounded_four(i: u32) -> vec4<u32> { return staged_codes[i]; }
+fn rounded_scale(t: u32, block: u32) -> f32 { return staged_scale[block]; }
+fn rounded_sums(t: u32, block: u32) -> vec2<i32> { return staged_sums[block]; }

@@ -1,0 +1,37 @@
+//! Sampling in WGSL: one workgroup a sequence; the best of a large vocabulary is found by many.
+
+use super::*;
+use crate::wgsl::{Wgsl, caps};
+
+/// Vocabularies from here on are looked through in slices.
+const LARGE: usize = 8192;
+/// Slices of one.
+const SLICES: usize = 128;
+/// Threads of a workgroup.
+const WG: u32 = 256;
+
+pub(super) fn lower(op: &Sample, site: &Site) -> Lowering {
+    let (rows, vocabulary) = (&site.ins[0].rows, site.ins[0].width);
+    // With more sequences there are workgroups enough, and the words they meet at would be many.
+    let slices = if vocabulary >= LARGE && site.class.is_small() { SLICES } else { 1 };
+    let mut w = Wgsl::new(if slices > 1 { "sample/slices" } else { "sample/row" }, WG);
+    w.number("V", vocabulary);
+    w.number("SLICES", slices);
+    w.number("TOP", op.top);
+    w.number("ID_STEPS", (usize::BITS - vocabulary.leading_zeros()) as usize);
+    w.size("rows", rows);
+    w.read("logits", Arg::In(0), site.ins[0].dtype);
+    w.bind("copy", "f32", Arg::Scratch(0), Access::ReadWrite);
+    w.bind("feed", "u32", Arg::Feed, Access::ReadWrite);
+    w.write("y", Arg::Out(0));
+    let mut w = w.reductions(&caps(site.target)).text(include_str!("best.wgsl"));
+    if slices > 1 {
+        w.meeting();
+        w.line(include_str!("slices.wgsl"));
+    } else {
+        w.line(include_str!("alone.wgsl"));
+    }
+    let step = w.text(include_str!("kernel.wgsl")).step(rows.clone() * slices, op.cost(site));
+    // Logits with a penalty.
+    Lowering::Steps { steps: vec![step], scratch: vec![rows.clone() * (vocabulary * 4)] }
+}

@@ -1,0 +1,165 @@
+//! What a reader of the kernels gets to see: `docs/ops.md`, the table op × device, and the MSL that Metal gets of the hot
+//! WGSL kernels. `cargo xtask docs` writes both; tests compare.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use libtest_mimic::{Failed, Trial};
+use onetrip_core::ops::{Compute, CudaCaps, Op, Target, Text, WgslCaps};
+use onetrip_core::simd::Isa;
+
+use crate::gpu::{lowered, texts_of, translated};
+
+/// Ops whose kernels are kept as MSL.
+const HOT: [&str; 3] = ["matmul", "rms_norm", "attention"];
+/// Where they lie.
+const MSL: &str = "crates/gpu/msl";
+const TABLE: &str = "docs/ops.md";
+
+/// Devices of the table: what lowers for them, and what test runs every case there.
+fn devices() -> Vec<(&'static str, Target)> {
+    let cuda = Target::Cuda(CudaCaps { lt: false, ..CudaCaps::default() });
+    vec![("CPU", Target::Cpu(Isa::Portable)), ("CUDA", cuda), ("wgpu", Target::Wgsl(WgslCaps::default()))]
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// What an op has on a target: cases with a kernel, all cases, kernels by name, sentences of gaps.
+#[derive(Default)]
+struct Cell {
+    with: usize,
+    cases: usize,
+    kernels: BTreeSet<String>,
+    gaps: BTreeSet<&'static str>,
+}
+
+fn cell(op: &str, target: Target) -> Cell {
+    let mut cell = Cell::default();
+    for case in Op::all_cases().iter().filter(|(name, _)| *name == op).flat_map(|(_, cases)| cases) {
+        cell.cases += 1;
+        let mut has_all = true;
+        for compute in [Compute::Int8, Compute::F32] {
+            let Some(plan) = lowered(case, target, compute) else {
+                has_all = false;
+                continue;
+            };
+            for d in &plan.dispatches {
+                match d.gap {
+                    Some(why) => {
+                        has_all = false;
+                        cell.gaps.insert(why);
+                    }
+                    None => _ = cell.kernels.insert(d.kernel.clone()),
+                }
+            }
+        }
+        cell.with += usize::from(has_all);
+    }
+    cell
+}
+
+/// The page.
+fn table() -> Result<String, Failed> {
+    let mut out = String::from(HEAD);
+    let (devices, mut kernels) = (devices(), String::new());
+    for op in Op::NAMES {
+        write!(out, "| [`{op}`](#{op}) |")?;
+        writeln!(kernels, "\n### {op}\n")?;
+        for (name, target) in &devices {
+            let cell = cell(op, *target);
+            match cell.gaps.is_empty() {
+                true => write!(out, " pass ({}) |", cell.with)?,
+                false => {
+                    let why: Vec<&str> = cell.gaps.iter().copied().collect();
+                    write!(out, " {} of {}; gap: {} |", cell.with, cell.cases, why.join("; "))?;
+                }
+            }
+            let names: Vec<String> = cell.kernels.iter().map(|k| format!("`{k}`")).collect();
+            writeln!(kernels, "- {name}: {}", names.join(", "))?;
+        }
+        writeln!(out, " untested here |")?;
+    }
+    Ok(format!("{out}{ABOUT}{kernels}"))
+}
+
+const HEAD: &str = "\
+# Ops and devices
+
+Written by `cargo xtask docs` from the ops' own answers; a test fails where it is stale. Each op has cases (shapes, types of
+weights and caches, numbers of rows); a cell says how many of them have a kernel there, and why where one has none.
+
+| op | CPU | CUDA | wgpu: Vulkan | wgpu: Metal, DX12 |
+|---|---|---|---|---|
+";
+
+const ABOUT: &str = "
+*pass*: a test compares every case with the op's meaning on any machine: on the CPU for each instruction set it has; CUDA
+C++ compiled for the CPU, thread by thread; WGSL on whatever Vulkan driver there is, Debian's software one in CI.
+*untested here*: no machine of ours has it. naga translates every kernel for it, and `onetrip selftest --device gpu` runs
+the same cases on such a machine in a minute. What Metal gets of the hottest kernels lies in `crates/gpu/msl/`.
+
+## Kernels
+";
+
+/// MSL of the hot kernels by file name: of each kernel the longest text that a case gives.
+fn msl() -> Result<BTreeMap<String, String>, Failed> {
+    let mut longest: BTreeMap<String, _> = BTreeMap::new();
+    for op in HOT {
+        for (kernel, case, text) in texts_of(op, &[WgslCaps::default()]) {
+            let file = format!("{}.metal", kernel.replace('/', "."));
+            let is_longer = |(_, have): &(String, Arc<Text>)| text.source.len() > have.source.len();
+            if longest.get(&file).is_none_or(is_longer) {
+                longest.insert(file, (case, text));
+            }
+        }
+    }
+    let translate = |(file, (case, text)): (String, (String, Arc<Text>))| -> Result<(String, String), Failed> {
+        let (_, msl) = translated(&text)?;
+        let lines: Vec<&str> = msl.lines().map(str::trim_end).collect();
+        Ok((file, format!("// For the case \"{case}\".\n{}\n", lines.join("\n"))))
+    };
+    longest.into_iter().map(translate).collect()
+}
+
+/// Writes all of it again; names of files that were written.
+pub fn write() -> Result<Vec<String>, Failed> {
+    std::fs::write(root().join(TABLE), table()?)?;
+    let folder = root().join(MSL);
+    if folder.is_dir() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    std::fs::create_dir_all(&folder)?;
+    let mut names = vec![TABLE.to_string()];
+    for (file, text) in msl()? {
+        std::fs::write(folder.join(&file), text)?;
+        names.push(format!("{MSL}/{file}"));
+    }
+    Ok(names)
+}
+
+/// The tests.
+pub fn tests() -> Vec<Trial> {
+    vec![
+        Trial::test("docs/ops.md is what the ops answer", || same(TABLE, &table()?)),
+        Trial::test("kernels/the MSL of the hot kernels is what is committed", || {
+            let want = msl()?;
+            want.iter().try_for_each(|(file, text)| same(&format!("{MSL}/{file}"), text))?;
+            let have = std::fs::read_dir(root().join(MSL))?.count();
+            if have == want.len() { Ok(()) } else { Err(format!("{MSL} has {have} files, not {}", want.len()).into()) }
+        }),
+    ]
+}
+
+fn same(file: &str, want: &str) -> Result<(), Failed> {
+    let have = std::fs::read_to_string(root().join(file)).unwrap_or_default();
+    if have == want {
+        return Ok(());
+    }
+    let lines = have.lines().zip(want.lines()).enumerate();
+    let (n, (old, new)) = lines.into_iter().find(|(_, (a, b))| a != b).unwrap_or((0, ("", "")));
+    Err(format!("{file}, line {}:\n  {old}\nis now\n  {new}\nrun `cargo xtask docs` and commit", n + 1).into())
+}
