@@ -135,7 +135,9 @@ fn cases(device: &mut GpuDevice, op: &str, others: bool) -> Result<(), Failed> {
             }
         }
         for case in &cases {
-            let is_new = texts(case, device.target())?.into_iter().fold(false, |new, text| seen.insert(text) || new);
+            let known = seen.len();
+            seen.extend(texts(case, device.target())?);
+            let is_new = seen.len() > known;
             let at = case.batch;
             let site_flops =
                 case_plan(case, device.target())?.dispatches.iter().map(|d| d.cost.flops.eval(at)).sum::<u64>();
