@@ -93,7 +93,7 @@ fn values_of_flags_are_checked() {
         (&["--weights", "q9"], "q8_0"),
         (&["--compute", "bf16"], "not on the CPU device yet"),
         (&["--fuse", "gateup"], "did you mean `gate-up`"),
-        (&["--device", "cuda"], "not in this build"),
+        (&["--device", "cuda:99"], "GPU"),
         (&["--device", "abacus"], "devices: cpu"),
         (&["--logprobs", "0"], "1..=100"),
         (&["--system", "Be brief."], "--chat"),
