@@ -143,18 +143,18 @@ fn the_longest_share_follows_how_items_are_handed_out() {
 }
 
 #[test]
-fn a_device_without_kernels_fuses_only_when_that_is_assumed() {
+fn what_has_no_kernel_is_fused_only_when_that_is_assumed() {
     let made = |assume| {
-        let g = graph();
-        let target = Target::Cuda(crate::ops::CudaCaps::default());
-        let layouts = choose_layouts(&g, target, Compute::Int8);
-        lower_assuming(g, setting(target), &Fuse::All, &layouts, "cuda", assume).expect("a plan")
+        let (g, target) = (graph(), Target::Cpu(Isa::Portable));
+        // Weights as they lie on GPUs: no CPU kernel reads them.
+        let layouts = choose_layouts(&g, Target::Cuda(crate::ops::CudaCaps::default()), Compute::Int8);
+        lower_assuming(g, setting(target), &Fuse::All, &layouts, "cpu", assume).expect("a plan")
     };
     let (refused, assumed) = (made(false), made(true));
     assert!(refused.dispatches.len() > assumed.dispatches.len());
     assert!(!refused.refused.is_empty() && assumed.refused.is_empty());
-    // Assumed is not the same as there: every row says that it has no kernel.
-    assert_eq!(assumed.gaps().count(), assumed.dispatches.len());
+    // Assumed is not the same as there: every matmul says that it has no kernel.
+    assert!(assumed.gaps().count() == assumed.dispatches.iter().filter(|d| d.op == "matmul").count());
 }
 
 #[test]
