@@ -10,7 +10,7 @@ use crate::expr::Expr;
 use crate::formats::DType;
 use crate::formats::planes::Planes;
 use crate::ops::columns::Columns;
-use crate::ops::elementwise::{Binary, Tree, Unary};
+use crate::ops::elementwise::Tree;
 use crate::ops::{Access, Arg, Code, Compute, Cost, CudaCaps, Lowering, Site, Step, Target, Text};
 use crate::tensor::{Layout, Sig};
 
@@ -224,27 +224,7 @@ pub fn float(value: f32) -> String {
 
 /// A tree in C++; `leaf` gives the code of an operand.
 pub fn tree(tree: &Tree, leaf: &dyn Fn(usize) -> String) -> String {
-    match tree {
-        Tree::In(i) => leaf(*i),
-        Tree::Const(c) => float(*c),
-        Tree::Unary(f, a) => {
-            let name = match f {
-                Unary::Silu => "silu",
-                Unary::GeluTanh => "gelu_tanh",
-                Unary::Sigmoid => "sigmoid",
-                Unary::Tanh => "tanh_bounded",
-                Unary::Softplus => "softplus",
-            };
-            format!("{name}({})", self::tree(a, leaf))
-        }
-        Tree::Binary(f, a, b) => {
-            let sign = match f {
-                Binary::Add => "+",
-                Binary::Mul => "*",
-            };
-            format!("({} {sign} {})", self::tree(a, leaf), self::tree(b, leaf))
-        }
-    }
+    tree.code(float, leaf)
 }
 
 /// Groups of `per` items each that hold `rows` rows of `width` items.

@@ -9,7 +9,7 @@ use crate::expr::Expr;
 use crate::formats::DType;
 use crate::formats::planes::Planes;
 use crate::ops::columns::Columns;
-use crate::ops::elementwise::{Binary, Tree, Unary};
+use crate::ops::elementwise::Tree;
 use crate::ops::{Access, Arg, Code, Cost, Lowering, Site, Step, Target, Text, WgslCaps};
 use crate::tensor::{Layout, Sig};
 
@@ -60,28 +60,8 @@ pub(crate) fn size(e: &Expr) -> String {
 }
 
 /// An expression tree over operands whose values `leaf` names.
-pub(crate) fn tree(t: &Tree, leaf: &dyn Fn(usize) -> String) -> String {
-    match t {
-        Tree::In(i) => leaf(*i),
-        Tree::Const(c) => float(*c),
-        Tree::Unary(f, a) => {
-            let name = match f {
-                Unary::Silu => "silu",
-                Unary::GeluTanh => "gelu_tanh",
-                Unary::Sigmoid => "sigmoid",
-                Unary::Tanh => "tanh_clamped",
-                Unary::Softplus => "softplus",
-            };
-            format!("{name}({})", tree(a, leaf))
-        }
-        Tree::Binary(f, a, b) => {
-            let sign = match f {
-                Binary::Add => '+',
-                Binary::Mul => '*',
-            };
-            format!("({} {sign} {})", tree(a, leaf), tree(b, leaf))
-        }
-    }
+pub(crate) fn tree(tree: &Tree, leaf: &dyn Fn(usize) -> String) -> String {
+    tree.code(float, leaf)
 }
 
 impl Wgsl {

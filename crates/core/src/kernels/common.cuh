@@ -39,8 +39,8 @@ template <int WARPS> DEVICE float block_sum(float x, float* room) {
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
 DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
-DEVICE float tanh_bounded(float x) { return tanhf(fminf(fmaxf(x, -15.0f), 15.0f)); }
+DEVICE float tanh_clamped(float x) { return tanhf(fminf(fmaxf(x, -15.0f), 15.0f)); }
 DEVICE float gelu_tanh(float x) {
-    return 0.5f * x * (1.0f + tanh_bounded(0.7978846f * (x + 0.044715f * x * x * x)));
+    return 0.5f * x * (1.0f + tanh_clamped(0.7978846f * (x + 0.044715f * x * x * x)));
 }
 DEVICE float softplus(float x) { return fmaxf(x, 0.0f) + log1pf(expf(-fabsf(x))); }

@@ -73,7 +73,7 @@ KERNEL {
 #pragma unroll
         for (int c = 0; c < KEYS_TILE / 8; c++) {
             const u32 at = tile + part + 8 * c;
-            if (HAS_SOFTCAP) s[c] = SOFTCAP * tanh_bounded(s[c] / SOFTCAP);
+            if (HAS_SOFTCAP) s[c] = SOFTCAP * tanh_clamped(s[c] / SOFTCAP);
             if (at > own || at < low || at >= end) s[c] = -INFINITE;
             m = fmaxf(m, s[c]);
         }

@@ -171,7 +171,7 @@ KERNEL {
             for (int h = 0; h < HPB; h++) {
 #pragma unroll
                 for (int i = LPK / 2; i > 0; i >>= 1) s[h][u] += __shfl_xor_sync(FULL, s[h][u], i);
-                if (HAS_SOFTCAP) s[h][u] = SOFTCAP * tanh_bounded(s[h][u] / SOFTCAP);
+                if (HAS_SOFTCAP) s[h][u] = SOFTCAP * tanh_clamped(s[h][u] / SOFTCAP);
                 if (!is_key) s[h][u] = -INFINITE;
             }
         }

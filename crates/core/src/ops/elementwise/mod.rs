@@ -26,6 +26,17 @@ pub enum Unary {
 }
 
 impl Unary {
+    /// Name of the function in kernels that are text (`kernels/common.cuh`, `kernels/numbers.wgsl`).
+    fn function(self) -> &'static str {
+        match self {
+            Unary::Silu => "silu",
+            Unary::GeluTanh => "gelu_tanh",
+            Unary::Sigmoid => "sigmoid",
+            Unary::Tanh => "tanh_clamped",
+            Unary::Softplus => "softplus",
+        }
+    }
+
     /// The value at `x`.
     pub fn apply(self, x: f32) -> f32 {
         match self {
@@ -87,6 +98,17 @@ impl Tree {
             Tree::Unary(f, a) => f.apply(a.eval(leaf)),
             Tree::Binary(Binary::Add, a, b) => a.eval(leaf) + b.eval(leaf),
             Tree::Binary(Binary::Mul, a, b) => a.eval(leaf) * b.eval(leaf),
+        }
+    }
+
+    /// The tree as text of a kernel: CUDA C++ and WGSL differ in how they write numbers (`number`), not in names.
+    pub(crate) fn code(&self, number: fn(f32) -> String, leaf: &dyn Fn(usize) -> String) -> String {
+        match self {
+            Tree::In(i) => leaf(*i),
+            Tree::Const(c) => number(*c),
+            Tree::Unary(f, a) => format!("{}({})", f.function(), a.code(number, leaf)),
+            Tree::Binary(Binary::Add, a, b) => format!("({} + {})", a.code(number, leaf), b.code(number, leaf)),
+            Tree::Binary(Binary::Mul, a, b) => format!("({} * {})", a.code(number, leaf), b.code(number, leaf)),
         }
     }
 
