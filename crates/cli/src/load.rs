@@ -16,13 +16,13 @@ use onetrip_engine::shape;
 use onetrip_engine::step::Engine;
 use onetrip_engine::switch;
 use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
-use onetrip_gpu::Commit;
 
+use crate::device::{self, Asked};
 use crate::fail::Fail;
+use crate::machine;
 use crate::options::{ModelArgs, PlanArgs};
 use crate::output::{note, stderr_is_terminal};
 use crate::plans::Step;
-use crate::{device, machine};
 
 /// On a cache line, so that weights can be used where they lie in the program.
 #[repr(align(64))]
@@ -179,7 +179,8 @@ pub fn threads(args: &ModelArgs) -> usize {
 /// Loads a model's weights and makes caches for `sequences` texts of at most `context` tokens.
 pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
     let threads = threads(args);
-    let device = device::open(args.device(), threads, isa()?, args.commit.unwrap_or(Commit::Tick))?;
+    let asked = Asked { commit: args.commit, encode_thread: args.encode_thread };
+    let device = device::open(args.device(), threads, isa()?, asked)?;
     let start = Instant::now();
     let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
     let is_shown = stderr_is_terminal();

@@ -218,7 +218,7 @@ pub trait Device: Send {
     /// Ends the recording.
     fn finish(&mut self) -> Recording;
     /// Changes how runs are handed over from now on; an error where the device has no such way.
-    fn hand_over(&mut self, how: HandOver) -> Result<(), DeviceError>;
+    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError>;
     /// Writes the parameters of the batch and hands a recording over. It may still run when this returns, and may not be
     /// encoded yet: then what goes wrong comes back from a later call.
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError>;

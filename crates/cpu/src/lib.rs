@@ -151,7 +151,7 @@ impl Device for CpuDevice {
         Recording(Box::new(self.recording.take()))
     }
 
-    fn hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
+    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
         match how.encode_thread || how.commit != Commit::Tick {
             false => Ok(()),
             true => Err(DeviceError::Choice(

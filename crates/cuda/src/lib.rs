@@ -360,7 +360,7 @@ impl Device for CudaDevice {
         Recording(Box::new(self.recording.take()))
     }
 
-    fn hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
+    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
         if how.encode_thread {
             let why = "--encode-thread is for --device gpu: CUDA replays a kept graph, there is nothing to encode";
             return Err(DeviceError::Choice(why.into()));

@@ -392,7 +392,7 @@ impl Device for GpuDevice {
         Recording(Box::new(self.recording.take().map(Arc::new)))
     }
 
-    fn hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
+    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
         if how.commit == Commit::Replay {
             let why = "wgpu keeps no recording of a tick, each is encoded afresh: give --commit tick, every:K or each";
             return Err(DeviceError::Choice(why.into()));

@@ -160,7 +160,7 @@ impl Device for Emulated {
         Recording(Box::new(self.plan.take()))
     }
 
-    fn hand_over(&mut self, _: HandOver) -> Result<(), DeviceError> {
+    fn set_hand_over(&mut self, _: HandOver) -> Result<(), DeviceError> {
         Ok(())
     }
 
