@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use onetrip_core::device::Commit;
 use onetrip_core::expr::Bind;
 use onetrip_core::plan::human;
 use onetrip_engine::model::PlanKey;
@@ -12,7 +13,7 @@ use onetrip_engine::step::Engine;
 use serde_json::json;
 
 use crate::fail::Fail;
-use crate::options::{ModelArgs, at_least_one, count, path};
+use crate::options::{ModelArgs, at_least_one, commit, count, path};
 use crate::output::{Out, rate, seconds};
 use crate::stats::Spread;
 use crate::{gains, load, machine, sweep};
@@ -45,9 +46,10 @@ pub struct BenchArgs {
     #[arg(long, conflicts_with_all = ["prompt", "generate", "batch"])]
     rules: bool,
     /// Measure instead which commit policy is fastest, with 1 and 8 sequences (--device gpu or cuda): interleaved rounds,
-    /// at least 8
-    #[arg(long, conflicts_with_all = ["rules", "context", "batch", "commit", "encode_thread"])]
-    commit_sweep: bool,
+    /// at least 8; of all policies, or of those that are named: --commit-sweep=tick,every:4
+    #[arg(long, num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = commit,
+        value_name = "POLICIES", conflicts_with_all = ["rules", "context", "batch", "commit", "encode_thread"])]
+    commit_sweep: Option<Vec<Commit>>,
     /// Add the gains of --rules to FILE, in the place of what it has of this model and number of threads; or the fastest
     /// policy of --commit-sweep to the profile in FILE, without FILE to that of this device
     #[arg(long, num_args = 0..=1, value_parser = path(), value_name = "FILE")]
@@ -73,11 +75,12 @@ pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
         };
         return gains::main(&args.model, context, args.repeat.max(gains::PAIRS), file, out);
     }
-    if args.commit_sweep {
+    if let Some(policies) = &args.commit_sweep {
         let sizes = sweep::Sizes {
             prompt: args.prompt.unwrap_or(sweep::PROMPT).max(1),
             ticks: args.generate.unwrap_or(sweep::TICKS).max(1),
             rounds: args.repeat.max(sweep::ROUNDS),
+            policies: policies.clone(),
         };
         return sweep::main(&args.model, sizes, args.write.as_ref().map(|file| file.as_deref()), out);
     }

@@ -321,7 +321,7 @@ pub fn device(text: &str) -> Result<String, String> {
 }
 
 /// `--commit`.
-fn commit(text: &str) -> Result<Commit, String> {
+pub fn commit(text: &str) -> Result<Commit, String> {
     text.parse()
 }
 

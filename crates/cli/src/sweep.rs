@@ -53,6 +53,8 @@ pub struct Sizes {
     pub ticks: usize,
     /// Rounds.
     pub rounds: usize,
+    /// Policies to compare; all that the device has if there is none.
+    pub policies: Vec<Commit>,
 }
 
 /// One policy of a group, with a time for each round, in seconds.
@@ -72,13 +74,18 @@ struct Group {
     cells: Vec<Cell>,
 }
 
-/// Every way of handing over that a kind of device has.
-fn ways(kind: &str) -> Vec<HandOver> {
-    let all = [Commit::Each].into_iter().chain(GROUPS.map(Commit::Every)).chain([Commit::Tick]);
-    match kind {
-        "cuda" => all.chain([Commit::Replay]).map(HandOver::by).collect(),
-        _ => all.flat_map(|c| [false, true].map(|t| HandOver { encode_thread: t, ..HandOver::by(c) })).collect(),
+/// Ways of handing over that a kind of device has: by these policies, or by every one.
+fn ways(kind: &str, policies: &[Commit]) -> Vec<HandOver> {
+    let (is_cuda, mut all) = (kind == "cuda", policies.to_vec());
+    if all.is_empty() {
+        all.push(Commit::Each);
+        all.extend(GROUPS.map(Commit::Every));
+        all.push(Commit::Tick);
+        all.extend(is_cuda.then_some(Commit::Replay));
     }
+    let threads: &[bool] = if is_cuda { &[false] } else { &[false, true] };
+    let way = |commit| threads.iter().map(move |&t| HandOver { encode_thread: t, ..HandOver::by(commit) });
+    all.into_iter().flat_map(way).collect()
 }
 
 /// Measures, prints, and with `write` keeps the fastest in a profile: the device's own, or that of a file.
@@ -94,14 +101,17 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
     let model = load::model(load::file(args.file.path())?, args)?;
     let most = BATCHES[BATCHES.len() - 1];
     let mut engine = load::engine(model, args, sizes.prompt + sizes.ticks + 1, most)?;
-    let mut groups = vec![];
+    let (mut groups, usual) = (vec![], HandOver::by(device::usual(kind)));
+    let mut ways = ways(kind, &sizes.policies);
+    if !ways.contains(&usual) {
+        ways.push(usual);
+    }
     for phase in [Phase::Decode, Phase::Prefill] {
         for batch in BATCHES {
             note(&format!("{} × {batch}", phase.name()));
-            groups.push(measure(&mut engine, phase, batch, &sizes, &ways(kind))?);
+            groups.push(measure(&mut engine, phase, batch, &sizes, &ways)?);
         }
     }
-    let usual = HandOver::by(device::usual(kind));
     let (fastest, ratios) = fastest(&groups, usual);
     let (word, ratio) = (verdict(&ratios), Spread::of(&ratios).map_or(1.0, |s| s.median));
     let kept = if word == "faster" { fastest } else { usual };
@@ -347,10 +357,11 @@ mod tests {
 
     #[test]
     fn every_device_is_measured_with_what_it_has() {
-        let names = |kind| ways(kind).iter().map(HandOver::to_string).collect::<Vec<_>>();
+        let names = |kind| ways(kind, &[]).iter().map(HandOver::to_string).collect::<Vec<_>>();
         assert_eq!(names("gpu").len(), 16);
         assert!(names("gpu").contains(&"every:64+thread".into()) && !names("gpu").contains(&"replay".into()));
         assert_eq!(names("cuda").len(), 9);
         assert!(names("cuda").contains(&"replay".into()));
+        assert_eq!(ways("gpu", &[Commit::Every(3)]).len(), 2);
     }
 }
