@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use onetrip_core::fuse::Fuse;
+use onetrip_core::ops::Compute;
 use onetrip_core::plan::Plan;
 use onetrip_core::simd::Isa;
 use onetrip_engine::config::ConfigError;
@@ -20,7 +21,7 @@ use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
 use crate::device::{self, Asked};
 use crate::fail::Fail;
 use crate::machine;
-use crate::options::{ModelArgs, PlanArgs};
+use crate::options::{ModelArgs, PlanArgs, compute_name};
 use crate::output::{note, stderr_is_terminal};
 use crate::plans::Step;
 
@@ -132,10 +133,15 @@ pub fn isa_named(name: &str) -> Result<Isa, String> {
 
 /// What the flags choose for a model.
 fn options(args: &ModelArgs) -> Result<ModelOptions, Fail> {
+    let (device, compute) = (device::split(args.device()).0, args.compute());
+    if device == "cpu" && matches!(compute, Compute::F16 | Compute::Bf16) {
+        let name = compute_name(compute);
+        return Err(Fail::Input(format!("--compute {name}: the CPU device has no tensor cores: give int8 or f32")));
+    }
     Ok(ModelOptions {
         cache: args.cache(),
         weights: args.weights(),
-        compute: args.compute(),
+        compute,
         fuse: args.fuse(),
         target: device::target(args.device())?,
         device: device::split(args.device()).0.to_string(),

@@ -56,7 +56,8 @@ pub struct ModelArgs {
     /// Type that matrices are converted to at load: `stored` (none), q8_0, q4_0, f16, f32, … [default: stored]
     #[arg(long, value_parser = weights, value_name = "TYPE")]
     pub weights: Option<Weights>,
-    /// Precision of activations: f32, or int8 (blocks of 32, where they meet quantized weights) [default: int8]
+    /// How far activations may be rounded where they meet weights: f32 (not at all), f16 or bf16 (in tensor cores), int8
+    /// (in blocks of 32 where the weight is quantized, f16 in tensor cores) [default: int8]
     #[arg(long, value_parser = compute, value_name = "TYPE")]
     pub compute: Option<Compute>,
     /// Type of the key/value cache: f16, f32 or q8_0 [default: f16]
@@ -306,6 +307,8 @@ pub fn compute_name(compute: Compute) -> &'static str {
     match compute {
         Compute::Int8 => "int8",
         Compute::F32 => "f32",
+        Compute::F16 => "f16",
+        Compute::Bf16 => "bf16",
     }
 }
 
@@ -341,8 +344,9 @@ pub fn compute(text: &str) -> Result<Compute, String> {
     match text {
         "int8" => Ok(Compute::Int8),
         "f32" => Ok(Compute::F32),
-        "f16" | "bf16" => Err(format!("{text} is not on the CPU device yet: give int8 or f32")),
-        _ => Err("give int8 or f32".into()),
+        "f16" => Ok(Compute::F16),
+        "bf16" => Ok(Compute::Bf16),
+        _ => Err("give int8, f16, bf16 or f32".into()),
     }
 }
 

@@ -91,7 +91,7 @@ fn values_of_flags_are_checked() {
         (&["--context", "99999999999999999999"], "the limit is 134217728"),
         (&["--cache", "q4_0"], "f16, f32 or q8_0"),
         (&["--weights", "q9"], "q8_0"),
-        (&["--compute", "bf16"], "not on the CPU device yet"),
+        (&["--compute", "bf16"], "no tensor cores"),
         (&["--fuse", "gateup"], "did you mean `gate-up`"),
         (&["--device", "cuda:99"], "GPU"),
         (&["--device", "abacus"], "devices: cpu"),
