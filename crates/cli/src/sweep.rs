@@ -154,7 +154,7 @@ fn profile_file(asked: Option<&Path>, hardware: &str, args: &ModelArgs) -> Resul
                 false => Err(Fail::Input(format!("{} is of {}, not of {hardware}", file.display(), known.device))),
             }
         }
-        None => profiles::of_device(hardware).map(|(path, _)| path).ok_or_else(|| {
+        None => profiles::file_of(hardware).ok_or_else(|| {
             let device = args.device();
             Fail::Input(format!(
                 "no profile of {hardware} to write into: run `onetrip calibrate --device {device}` once"

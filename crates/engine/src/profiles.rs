@@ -118,15 +118,22 @@ pub fn of_machine(device: &str, isa: &str) -> Result<Profile, FindError> {
     Err(FindError::None(refused))
 }
 
-/// The newest stored profile of a device, and its file. Files that cannot be read are passed over: `explain` names them.
-pub fn of_device(device: &str) -> Option<(PathBuf, Profile)> {
-    let read = stored().into_iter().rev().filter_map(|path| Some((path.clone(), read(&path).ok()?)));
-    read.into_iter().find(|(_, profile)| profile.device == device)
+/// Stored profiles of a device, newest first, with their files. Files that cannot be read are passed over: `explain` names
+/// them.
+fn of_device(device: &str) -> impl Iterator<Item = (PathBuf, Profile)> {
+    let profiles = stored().into_iter().rev().filter_map(|path| Some((path.clone(), read(&path).ok()?)));
+    profiles.filter(move |(_, profile)| profile.device == device)
 }
 
-/// How runs are handed over fastest on a device that `kind` (`gpu`, `cuda`) drives, where its newest stored profile says so.
+/// The file of the newest stored profile of a device.
+pub fn file_of(device: &str) -> Option<PathBuf> {
+    of_device(device).map(|(path, _)| path).next()
+}
+
+/// How runs are handed over fastest on a device that `kind` (`gpu`, `cuda`) drives: as the newest stored profile has it that
+/// says so.
 pub fn commit_of(device: &str, kind: &str) -> Option<HandOver> {
-    of_device(device).and_then(|(_, profile)| profile.commit.get(kind).copied())
+    of_device(device).find_map(|(_, profile)| profile.commit.get(kind).copied())
 }
 
 /// Writes into the profile in `path` how runs are handed over fastest by devices of a kind.
