@@ -9,6 +9,7 @@ use onetrip_gpu::{Commit, GpuDevice, OpenError, Options};
 
 use crate::fail::Fail;
 use crate::load;
+use crate::output::note;
 
 /// `gpu:NAME` as the kind of device and the part of an adapter's name.
 pub fn split(name: &str) -> (&str, Option<&str>) {
@@ -71,11 +72,15 @@ pub fn open(name: &str, threads: usize, isa: Isa, commit: Commit) -> Result<Box<
         }
         ("gpu", adapter) => {
             let options =
-                Options { name: adapter.map(str::to_string), commit, cache: switch::cache_dir(), plain: false };
+                Options { name: adapter.map(str::to_string), commit, cache: switch::cache_dir(), ..Options::default() };
             let device = GpuDevice::open(&options).map_err(|e| match e {
                 OpenError::Refused { .. } => Fail::Work(e.to_string()),
                 _ => Fail::Input(e.to_string()),
             })?;
+            device
+                .lacks()
+                .iter()
+                .for_each(|(what, then)| note(&format!("note: {} has no {what}: {then}", device.adapter())));
             Ok(Box::new(device))
         }
         _ => {

@@ -10,6 +10,7 @@ use onetrip_core::plan::{BufRef, Plan};
 use wgpu::{Buffer, BufferUsages, Features};
 
 use crate::adapter::{self, OpenError};
+use crate::failure::Failures;
 use crate::memory::{FEED, Memory};
 use crate::pipelines::{Pipeline, Pipelines};
 
@@ -35,11 +36,18 @@ pub struct Options {
     pub cache: Option<PathBuf>,
     /// Kernels for an adapter with nothing optional, whatever this one has: for tests.
     pub plain: bool,
+    /// Bytes of a weight that a buffer has at most, below what the adapter takes: for tests.
+    pub binding_bytes: Option<u64>,
+    /// Bytes of memory, whatever the adapter has: for tests.
+    pub memory: Option<u64>,
+    /// The device is lost before the run of this number: for tests.
+    pub lost_at: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { name: None, commit: Commit::Tick, cache: None, plain: false }
+        let [binding_bytes, memory, lost_at] = [None; 3];
+        Options { name: None, commit: Commit::Tick, cache: None, plain: false, binding_bytes, memory, lost_at }
     }
 }
 
@@ -86,6 +94,7 @@ pub struct GpuDevice {
     caps: WgslCaps,
     features: Features,
     memory_bytes: Option<u64>,
+    lost_at: Option<u64>,
     is_software: bool,
     memory: Memory,
     pipelines: Pipelines,
@@ -105,7 +114,7 @@ pub struct GpuDevice {
     stamps: Vec<f64>,
     /// Bytes of each slot in the last run, when guards are on.
     guarded: Option<Vec<u64>>,
-    failure: Arc<Mutex<Option<String>>>,
+    failures: Failures,
     counts: Counts,
 }
 
@@ -124,17 +133,7 @@ impl GpuDevice {
     /// Opens an adapter.
     pub fn open(options: &Options) -> Result<GpuDevice, OpenError> {
         let open = adapter::open(options.name.as_deref())?;
-        let failure: Arc<Mutex<Option<String>>> = Arc::default();
-        let noted = failure.clone();
-        open.device.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
-            lock(&noted).get_or_insert_with(|| e.to_string());
-        }));
-        let noted = failure.clone();
-        open.device.set_device_lost_callback(move |reason, what| {
-            if reason != wgpu::DeviceLostReason::Destroyed {
-                *lock(&noted) = Some(format!("the device was lost: {what}"));
-            }
-        });
+        let failures = Failures::of(&open.device);
         let pipelines = Pipelines::new(&open.device, &open.info, options.cache.as_deref());
         let binding = open.limits.max_storage_buffer_binding_size.min(open.limits.max_buffer_size);
         let memory = Memory { device: open.device, queue: open.queue, name: open.name.clone(), binding };
@@ -142,15 +141,17 @@ impl GpuDevice {
         let batch = memory.storage("the step batch", 4096).map_err(refused)?;
         let feed = memory.storage("the feed", 4 * FEED).map_err(refused)?;
         let zeros = memory.storage("words to meet at", 4 * ZERO_WORDS as u64).map_err(refused)?;
+        let mut caps = open.caps;
+        if options.plain {
+            caps = WgslCaps { f16: false, subgroups: None, coop: 0, ..caps };
+        }
+        caps.binding_bytes = caps.binding_bytes.min(options.binding_bytes.unwrap_or(u64::MAX));
         Ok(GpuDevice {
             adapter: open.name,
-            caps: if options.plain {
-                WgslCaps { f16: false, subgroups: None, coop: 0, ..open.caps }
-            } else {
-                open.caps
-            },
+            caps,
             features: open.features,
-            memory_bytes: open.memory,
+            memory_bytes: options.memory.or(open.memory),
+            lost_at: options.lost_at,
             is_software: open.info.device_type == wgpu::DeviceType::Cpu,
             memory,
             pipelines,
@@ -168,7 +169,7 @@ impl GpuDevice {
             clocks: None,
             stamps: vec![],
             guarded: None,
-            failure,
+            failures,
             counts: Counts::default(),
         })
     }
@@ -178,14 +179,14 @@ impl GpuDevice {
         &self.adapter
     }
 
+    /// What makes kernels slower here than on most adapters: what is missing, and what that means.
+    pub fn lacks(&self) -> Vec<(&'static str, &'static str)> {
+        adapter::slower(&self.caps)
+    }
+
     /// What kernels may use.
     pub fn caps(&self) -> WgslCaps {
         self.caps
-    }
-
-    /// Bytes of the adapter's memory, where the backend tells.
-    pub fn memory_bytes(&self) -> Option<u64> {
-        self.memory_bytes
     }
 
     /// A processor plays the GPU.
@@ -204,7 +205,7 @@ impl GpuDevice {
 
     /// What the driver complained about since the last time.
     fn check(&self) -> Result<(), DeviceError> {
-        match lock(&self.failure).take() {
+        match self.failures.take() {
             None => Ok(()),
             Some(why) => Err(self.failed(String::new(), why)),
         }
@@ -409,18 +410,14 @@ impl Device for GpuDevice {
         Target::Wgsl(self.caps)
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+    fn memory(&self) -> Option<u64> {
+        self.memory_bytes
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
         self.weights.clear();
         self.generation += 1;
-        let total: u64 = weights.iter().map(|w| (**w).as_ref().len() as u64).sum();
-        if let Some(have) = self.memory_bytes.filter(|have| total > *have) {
-            let what = format!("weights ({} MB more than the {} MB it has)", (total - have) >> 20, have >> 20);
-            return Err(DeviceError::Memory { device: self.adapter.clone(), asked: total, what });
-        }
-        for weight in weights {
-            self.weights.push(self.memory.upload("a weight", (*weight).as_ref())?);
-        }
-        self.memory.queue.submit([]);
+        self.weights = self.memory.upload(weights)?;
         self.check()
     }
 
@@ -469,6 +466,7 @@ impl Device for GpuDevice {
     }
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
+        self.check()?;
         let Some(Some(r)) = recording.0.downcast_ref::<Option<GpuRecording>>() else {
             return Err(DeviceError::Batch("the recording is not one of the wgpu device".into()));
         };
@@ -496,6 +494,9 @@ impl Device for GpuDevice {
         // The place of the oldest run: its outputs are given up.
         let ticket = Ticket(self.next);
         self.next += 1;
+        if self.lost_at == Some(ticket.0) {
+            self.memory.device.destroy();
+        }
         let place = (ticket.0 % RING as u64) as usize;
         self.wait_for(place)?;
         let sizes: Vec<u64> = plan.outputs.iter().map(|(slot, _)| bytes[*slot].next_multiple_of(16)).collect();

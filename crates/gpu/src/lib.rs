@@ -1,10 +1,11 @@
 //! The wgpu device: Vulkan, Metal and DX12. It knows no op: it compiles WGSL, owns memory, launches, and reads clocks.
 //!
-//! [`adapter`] lists adapters and opens one; [`pipelines`] compiles text; [`memory`] owns buffers; [`device`] is the
-//! device itself.
+//! [`adapter`] lists adapters and opens one; [`pipelines`] compiles text; [`memory`] owns buffers;
+//! [`failure`] hears what a driver says; [`device`] is the device itself.
 
 pub mod adapter;
 pub mod device;
+mod failure;
 mod memory;
 mod pipelines;
 
