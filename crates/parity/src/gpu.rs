@@ -254,7 +254,7 @@ fn translate(op: &str) -> Result<(), Failed> {
     let texts = texts_of(op, &kinds());
     let mut wrong = vec![];
     for (kernel, case, text) in &texts {
-        if let Err(e) = translated(text) {
+        if let Err(e) = translated(text, false) {
             wrong.push(format!("{kernel} ({case}): {e}"));
         }
     }
@@ -265,9 +265,12 @@ fn translate(op: &str) -> Result<(), Failed> {
     }
 }
 
-/// SPIR-V words and MSL of a text.
-pub fn translated(text: &Text) -> Result<(Vec<u32>, String), String> {
-    let module = naga::front::wgsl::parse_str(&text.source).map_err(|e| e.emit_to_string(&text.source))?;
+/// SPIR-V words and MSL of a text; with `compact`, without what its entry does not use.
+pub fn translated(text: &Text, compact: bool) -> Result<(Vec<u32>, String), String> {
+    let mut module = naga::front::wgsl::parse_str(&text.source).map_err(|e| e.emit_to_string(&text.source))?;
+    if compact {
+        naga::compact::compact(&mut module, naga::compact::KeepUnused::No);
+    }
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
     let info = validator.validate(&module).map_err(|e| e.emit_to_string(&text.source))?;
     let spv = naga::back::spv::Options { lang_version: (1, 3), ..Default::default() };

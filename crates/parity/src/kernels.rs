@@ -12,13 +12,12 @@ use onetrip_core::simd::Isa;
 
 use crate::gpu::{lowered, texts_of, translated};
 
-/// Kernels that are kept as MSL: those of the decode path, and one of tiles. All others are translated too, and not kept.
-const HOT: [(&str, &str); 5] = [
-    ("matmul", "matmul/matvec.f32.1"),
+/// Kernels that are kept as MSL: those of the decode path of a quantized model, and one of tiles. All others are translated too, and not kept.
+const HOT: [(&str, &str); 4] = [
     ("matmul", "matmul/matvec.int8.1"),
     ("matmul", "matmul/tile.int8"),
     ("rms_norm", "rms_norm/weight"),
-    ("attention", "attention/spans.rope+write"),
+    ("attention", "attention/spans.plain"),
 ];
 /// Where they lie.
 const MSL: &str = "crates/gpu/msl";
@@ -127,7 +126,7 @@ fn msl() -> Result<BTreeMap<String, String>, Failed> {
         return Err(format!("of {HOT:?} there are only {:?}", shortest.keys()).into());
     }
     let translate = |(file, (case, text)): (String, (String, Arc<Text>))| -> Result<(String, String), Failed> {
-        let (_, msl) = translated(&text)?;
+        let (_, msl) = translated(&text, true)?;
         let lines: Vec<&str> = msl.lines().map(str::trim_end).collect();
         Ok((file, format!("// For the case \"{case}\".\n{}\n", lines.join("\n"))))
     };
