@@ -143,8 +143,10 @@ pub struct WgslCaps {
     pub binding_bytes: u64,
 }
 
-/// Bytes of a buffer of weights at most, whatever an adapter offers.
-pub const MAX_SHARD: u64 = 1 << 30;
+impl WgslCaps {
+    /// Bytes of a buffer of weights at most, whatever an adapter offers.
+    pub const MAX_SHARD: u64 = 1 << 30;
+}
 
 impl Default for WgslCaps {
     /// What nearly every adapter of recent years offers, for plans without a device.
@@ -156,7 +158,7 @@ impl Default for WgslCaps {
             coop: 0,
             workgroup_bytes: 32768,
             invocations: 256,
-            binding_bytes: MAX_SHARD,
+            binding_bytes: WgslCaps::MAX_SHARD,
         }
     }
 }

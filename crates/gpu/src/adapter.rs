@@ -1,6 +1,6 @@
 //! Adapters: what there is, what each offers and lacks, and opening one by its name.
 
-use onetrip_core::ops::{MAX_SHARD, WgslCaps};
+use onetrip_core::ops::WgslCaps;
 use wgpu::{Backends, Features, InstanceFlags, Limits};
 
 /// Largest binding: Vulkan's drivers take 2 GiB less four bytes.
@@ -125,7 +125,8 @@ fn describe(adapter: wgpu::Adapter) -> Adapter {
         workgroup_bytes: limits.max_compute_workgroup_storage_size,
         invocations: limits.max_compute_invocations_per_workgroup,
         // In whole loads of 16 bytes.
-        binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(MAX_SHARD) & !15,
+        binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(WgslCaps::MAX_SHARD)
+            & !15,
     };
     Adapter {
         name: info.name.clone(),
