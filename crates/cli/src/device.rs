@@ -9,6 +9,7 @@ use onetrip_gpu::{GpuDevice, OpenError, Options};
 
 use crate::fail::Fail;
 use crate::load;
+use crate::output::note;
 
 /// `gpu:NAME` as the kind of device and the part of an adapter's name.
 pub fn split(name: &str) -> (&str, Option<&str>) {
@@ -126,6 +127,10 @@ pub fn open(name: &str, threads: usize, isa: Isa, asked: Asked) -> Result<Box<dy
                 OpenError::Refused { .. } => Fail::Work(e.to_string()),
                 _ => Fail::Input(e.to_string()),
             })?;
+            device
+                .lacks()
+                .iter()
+                .for_each(|(what, then)| note(&format!("note: {} has no {what}: {then}", device.adapter())));
             let how = asked.or("gpu", device.adapter(), usual("gpu"));
             (Box::new(device), how)
         }

@@ -205,8 +205,15 @@ pub trait Device: Send {
     fn name(&self) -> &str;
     /// The kernel language it runs.
     fn target(&self) -> Target;
-    /// Takes the weights of a model, by index.
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError>;
+    /// Bytes of memory it has for weights and caches; none where it does not tell, or where weights stay in the file.
+    fn memory(&self) -> Option<u64>;
+    /// Takes the weights of a model, shards as weights of their own, by index. They are made while they are taken: a
+    /// device with memory of its own drops each as soon as it is copied.
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError>;
+    /// As [`Device::take_weights`], of weights that are all made.
+    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+        self.take_weights(&mut weights.into_iter())
+    }
     /// Makes zeroed states of the given sizes in bytes.
     fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError>;
     /// Starts a recording.

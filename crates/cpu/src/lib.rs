@@ -115,8 +115,12 @@ impl Device for CpuDevice {
         Target::Cpu(self.simd.isa)
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
-        self.weights = weights;
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
+        self.weights = weights.collect();
         Ok(())
     }
 

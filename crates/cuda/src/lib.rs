@@ -292,7 +292,12 @@ impl Device for CudaDevice {
         Target::Cuda(self.properties.caps())
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+    fn memory(&self) -> Option<u64> {
+        Some(self.gpu.free_memory())
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
+        let weights: Vec<WeightData> = weights.collect();
         self.gpu.enter().and_then(|()| self.gpu.wait()).map_err(|e| self.failed(e))?;
         (self.weights, self.weight_at) = (vec![], vec![]);
         self.generation += 1;

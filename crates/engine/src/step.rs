@@ -17,7 +17,7 @@ use onetrip_core::tensor::Role;
 use crate::model::{Model, ModelError, PlanKey};
 use crate::page::Want;
 use crate::scheduler::{PAGE_LEN, Running, Sampled, Scheduler};
-use crate::weights::Progress;
+use crate::weights::{LoadError, Progress};
 
 /// Rows of one step at most: a longer prompt runs in chunks.
 pub const STEP_ROWS: usize = 512;
@@ -100,16 +100,33 @@ impl Engine {
                 "heads of {dim} are no whole blocks of --cache {cache}: use f16 or f32"
             )));
         };
-        check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context, sequences)?;
+        let caches = bytes.iter().fold(0u64, |a, b| a.saturating_add(*b));
+        match device.memory() {
+            None => check_memory(caches, context, sequences)?,
+            Some(have) => {
+                let weights = model.weights().device_bytes(model.layouts());
+                let needed = weights.saturating_add(caches);
+                if needed > have {
+                    let [weights, caches, have, more] = [weights, caches, have, needed - have].map(|b| b as f64 / 1e6);
+                    return Err(StepError::Input(format!(
+                        "{}: {weights:.2} MB of weights and {caches:.2} MB of caches are {more:.2} MB more than the \
+                         {have:.2} MB that the device ({}) has: use a smaller --context, --batch or model, or --device cpu",
+                        model.file.name(),
+                        device.name()
+                    )));
+                }
+            }
+        }
         device.set_states(&bytes)?;
-        let weights = model.weights().load(model.layouts(), threads, progress);
-        let file = model.file.name().to_string();
-        let no_memory = |e| {
-            StepError::Input(format!(
-                "{file}: no memory for its weights: {e}; free some, or use a smaller model or --weights"
-            ))
-        };
-        device.set_weights(weights.map_err(no_memory)?)?;
+        let loaded = model.weights().load(model.layouts(), threads, progress, &mut *device);
+        loaded.map_err(|e| match e {
+            LoadError::Device(e) => e.into(),
+            LoadError::Memory(e) => {
+                let file = model.file.name();
+                let hint = "free some, or use a smaller model or --weights";
+                StepError::Input(format!("{file}: no memory for its weights: {e}; {hint}"))
+            }
+        })?;
         let vocabulary = model.vocabulary()?;
         let (plans, scheduler) =
             (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));

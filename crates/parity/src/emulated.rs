@@ -128,8 +128,12 @@ impl Device for Emulated {
         Target::Cuda(self.caps)
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
-        self.weights = weights.iter().map(|w| AlignedBytes::copy_of((**w).as_ref())).collect();
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
+        self.weights = weights.map(|w| AlignedBytes::copy_of((*w).as_ref())).collect();
         Ok(())
     }
 
