@@ -1,9 +1,11 @@
 //! Devices by their names: what plans for them may use, and opening one. The one place that names device crates.
 
+use onetrip_core::cost::profile::Caps;
 use onetrip_core::device::Device;
 use onetrip_core::ops::{CudaCaps, Target, WgslCaps};
 use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
+use onetrip_cuda::driver::Properties;
 use onetrip_engine::switch;
 use onetrip_gpu::{Commit, GpuDevice, OpenError, Options};
 
@@ -27,13 +29,34 @@ pub fn target(name: &str) -> Result<Target, Fail> {
             Ok(Target::Cuda(gpu.map_or(CudaCaps::default(), onetrip_cuda::driver::Properties::caps)))
         }
         ("gpu", adapter) => {
-            let matches =
-                |a: &onetrip_gpu::Adapter| adapter.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase()));
-            let found = onetrip_gpu::adapters().into_iter().find(matches);
+            let found = adapter_of(adapter);
             Ok(Target::Wgsl(found.map_or(WgslCaps::default(), |a| a.caps)))
         }
         _ => Ok(Target::Cpu(load::isa()?)),
     }
+}
+
+/// What profiles call a GPU of this machine: its name, and what it is able to do, where the instruction set says how it is
+/// driven. None where there is no such GPU.
+pub fn identity(name: &str) -> Result<Option<(String, Caps)>, Fail> {
+    Ok(match split(name) {
+        ("cuda", number) => {
+            let gpus = onetrip_cuda::driver::list(&switch::cuda_libraries()).unwrap_or_default();
+            let caps = |g: &Properties| Caps { cores: g.sms as usize, isa: format!("sm_{}", g.sm), caches: vec![g.l2] };
+            gpus.get(ordinal(number)?).map(|g| (g.name.clone(), caps(g)))
+        }
+        ("gpu", adapter) => {
+            let gpu = adapter_of(adapter);
+            gpu.map(|a| (a.name, Caps { cores: 0, isa: a.backend.into(), caches: vec![] }))
+        }
+        _ => None,
+    })
+}
+
+/// The first adapter whose name has this in it.
+fn adapter_of(name: Option<&str>) -> Option<onetrip_gpu::Adapter> {
+    let matches = |a: &onetrip_gpu::Adapter| name.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase()));
+    onetrip_gpu::adapters().into_iter().find(matches)
 }
 
 /// Number of an NVIDIA GPU: `cuda:1`.
@@ -50,8 +73,12 @@ fn cuda_launch(how: &str) -> Result<onetrip_cuda::Options, Fail> {
             "each" => options.commit = onetrip_cuda::Commit::Each,
             "replay" => options.commit = onetrip_cuda::Commit::Replay,
             "serial" => options.serial = true,
-            _ => return Err(Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: words are each, replay, serial"))),
+            "sync" => options.sync = true,
+            _ => return Err(Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: words are each, replay, serial, sync"))),
         }
+    }
+    if options.sync && options.commit != onetrip_cuda::Commit::Each {
+        return Err(Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: sync needs a launch each: each,sync")));
     }
     Ok(options)
 }
@@ -60,7 +87,12 @@ fn cuda_launch(how: &str) -> Result<onetrip_cuda::Options, Fail> {
 pub fn open(name: &str, threads: usize, isa: Isa, commit: Commit) -> Result<Box<dyn Device>, Fail> {
     match split(name) {
         ("cuda", number) => {
+            let seed = |text: String| {
+                let what = format!("ONETRIP_CUDA_DELAYS={text}: give a whole number below {}", 1u64 << 32);
+                text.parse().map_err(|_| Fail::Input(what))
+            };
             let options = onetrip_cuda::Options {
+                delays: switch::get("ONETRIP_CUDA_DELAYS").map(seed).transpose()?,
                 ordinal: ordinal(number)?,
                 cache: switch::cache_dir(),
                 libraries: switch::cuda_libraries(),

@@ -13,7 +13,7 @@ use onetrip_engine::files::{Kind, ModelFile};
 use onetrip_engine::listing::{self, Head, Listing};
 use onetrip_engine::model::{Model, ModelError, ModelOptions};
 use onetrip_engine::shape;
-use onetrip_engine::step::Engine;
+use onetrip_engine::step::{Engine, check_ticks};
 use onetrip_engine::switch;
 use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
 use onetrip_gpu::Commit;
@@ -180,6 +180,8 @@ pub fn threads(args: &ModelArgs) -> usize {
 pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
     let threads = threads(args);
     let device = device::open(args.device(), threads, isa()?, args.commit.unwrap_or(Commit::Tick))?;
+    let ticks = args.ticks_per_launch.unwrap_or(1);
+    check_ticks(&*device, ticks)?;
     let start = Instant::now();
     let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
     let is_shown = stderr_is_terminal();
@@ -201,7 +203,8 @@ pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) 
     if let Ok(Some(bar)) = bar.into_inner() {
         bar.finish_and_clear();
     }
-    let engine = engine?;
+    let mut engine = engine?;
+    engine.set_ticks(ticks)?;
     let trained = engine.model().config.context;
     if context > trained {
         note(&format!("note: a context of {context} is above the {trained} positions that the model was trained for"));

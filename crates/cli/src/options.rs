@@ -46,6 +46,10 @@ pub struct ModelArgs {
     /// How dispatches are handed to a GPU, never waiting: `each`, `every:K`, or `tick`, one submission for all [default: tick]
     #[arg(long, value_parser = commit, value_name = "POLICY")]
     pub commit: Option<Commit>,
+    /// Decode ticks in one submission (CUDA): tokens are read behind, and a text that ends in the middle has had up to N - 1
+    /// ticks run for nothing [default: 1]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
+    pub ticks_per_launch: Option<usize>,
     /// Threads of the CPU device [default: all processors]
     #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,

@@ -18,9 +18,15 @@ pub const SWITCHES: &[Switch] = &[
         what: "Where compiled kernels are kept, instead of the user's cache folder.",
     },
     Switch {
+        name: "ONETRIP_CUDA_DELAYS",
+        values: "a number, the seed",
+        what: "For tests: CUDA kernels in which every warp waits a random short while, to find what is not waited for.",
+    },
+    Switch {
         name: "ONETRIP_CUDA_LAUNCH",
-        values: "words of: each, replay, serial",
-        what: "Hands CUDA kernels over one by one or as a kept graph; `serial` has each wait for the one before it.",
+        values: "words of: each, replay, serial, sync",
+        what: "Hands CUDA kernels over one by one or as a kept graph; `serial` has each wait for the one before it, `sync` the \
+               host behind every one.",
     },
     Switch {
         name: "ONETRIP_CUDA_LIBS",

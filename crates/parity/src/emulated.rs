@@ -195,6 +195,14 @@ impl Device for Emulated {
         Ok(Ticket(self.runs))
     }
 
+    fn most_ticks(&self) -> usize {
+        1
+    }
+
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
+        batches.iter().map(|batch| self.submit(recording, batch)).collect()
+    }
+
     fn wait(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
