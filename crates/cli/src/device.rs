@@ -77,9 +77,6 @@ fn cuda_launch(how: &str) -> Result<onetrip_cuda::Options, Fail> {
             _ => return Err(Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: words are each, replay, serial, sync"))),
         }
     }
-    if options.sync && options.commit != onetrip_cuda::Commit::Each {
-        return Err(Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: sync needs a launch each: each,sync")));
-    }
     Ok(options)
 }
 

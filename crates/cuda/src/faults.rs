@@ -14,7 +14,7 @@ impl CudaDevice {
             Kind::Fatal if !self.options.sync => format!(
                 "; a kernel failed in this tick or in one before it, and nothing on the GPU can be used any more: run the \
                  same again with {}, which waits behind every launch and names the dispatch",
-                "ONETRIP_CUDA_LAUNCH=each,serial,sync"
+                "ONETRIP_CUDA_LAUNCH=serial,sync"
             ),
             Kind::Fatal => "; nothing on the GPU can be used any more: please report this with the command".into(),
             Kind::Other => String::new(),

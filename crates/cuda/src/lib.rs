@@ -54,7 +54,7 @@ pub struct Options {
     pub commit: Commit,
     /// Kernels wait for the end of the one before them.
     pub serial: bool,
-    /// The host waits behind every kernel: a failure is said at its dispatch. Only with a launch each.
+    /// One launch each, and the host waits behind every one: a failure is said at its dispatch.
     pub sync: bool,
     /// For tests: kernels in which every warp waits a random short while, of this seed, before what it waits for and before
     /// it lets the next kernel begin.
@@ -315,7 +315,7 @@ impl CudaDevice {
             }
         };
         let has_stamps = r.entries.iter().any(|e| matches!(e, Entry::Stamp));
-        if has_stamps || self.options.commit == Commit::Each {
+        if has_stamps || self.options.commit == Commit::Each || self.options.sync {
             return self.launch_all(r, batch, has_stamps).map_err(|e| at(self, e));
         }
         let mut graphs = r.graphs.lock().unwrap_or_else(|e| e.into_inner());
@@ -487,7 +487,7 @@ impl Device for CudaDevice {
     }
 
     fn most_ticks(&self) -> usize {
-        if self.options.commit == Commit::Replay { ticks::MOST_TICKS } else { 1 }
+        if self.options.commit == Commit::Replay && !self.options.sync { ticks::MOST_TICKS } else { 1 }
     }
 
     fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {

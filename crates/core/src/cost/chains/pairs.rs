@@ -33,6 +33,11 @@ impl Extent {
         if self.quick { few.to_vec() } else { all.to_vec() }
     }
 
+    /// Links of chains of slow ops.
+    fn links(self) -> usize {
+        if self.quick { 2 } else { 6 }
+    }
+
     /// Bytes that a cold chain reads first: more than second-level caches hold.
     fn flush(self) -> usize {
         if self.quick { 16 << 20 } else { 256 << 20 }
@@ -73,31 +78,31 @@ pub fn pairs(formats: &[DType], extent: Extent) -> Result<Vec<Pair>, ShapeError>
                 }
             }
         }
-        let k = if extent.quick { 256 } else { 4096 };
+        let k = if extent.quick { 128 } else { 4096 };
         for n in extent.of(&[2, 4, 8, 16, 32, 64, 128, 512, 2048, 4096], &[8, 64]) {
             let operations = Unit::Rate(2.0 * (k * k * n) as f64);
             let curve = format!("matmul.{}", format.name());
-            all.push(pair(curve, n as f64, operations, 4, |depth| square(format, n, k, depth), 2)?);
+            all.push(pair(curve, n as f64, operations, 4, |depth| square(format, n, k, depth), 1)?);
         }
     }
-    for n in extent.of(&[256, 512, 1024, 2048, 4096], &[128, 256]) {
+    for n in extent.of(&[256, 512, 1024, 2048, 4096], &[64, 128]) {
         let operations = 2.0 * (n as f64).powi(3);
-        all.push(pair("flops", operations, Unit::Rate(operations), 4, |depth| square(first, n, n, depth), 2)?);
+        all.push(pair("flops", operations, Unit::Rate(operations), 4, |depth| square(first, n, n, depth), 1)?);
     }
     for dim in extent.of(&[64, 128, 256], &[64]) {
-        for keys in extent.of(&[16, 128, 256, 1024, 4096, 16384], &[16, 256]) {
+        for keys in extent.of(&[16, 128, 256, 1024, 4096, 16384], &[16]) {
             let bytes = (2 * 2 * KV_HEADS * dim * keys) as f64;
             let chain = |depth| attention(dim, keys, depth);
-            all.push(pair(format!("attention.{dim}"), bytes, Unit::Dispatch, 6, chain, 2)?);
+            all.push(pair(format!("attention.{dim}"), bytes, Unit::Dispatch, extent.links(), chain, 1)?);
         }
     }
     for heads in extent.of(&[4, 8, 16], &[4]) {
         let bytes = (2 * heads * DELTA_DIM * DELTA_DIM * 4) as f64;
-        all.push(pair("delta_net", bytes, Unit::Dispatch, 6, |depth| delta_net(heads, depth), 2)?);
+        all.push(pair("delta_net", bytes, Unit::Dispatch, extent.links(), |depth| delta_net(heads, depth), 1)?);
     }
-    for width in extent.of(&[32768, 131_072, 262_144], &[32768]) {
+    for width in extent.of(&[32768, 131_072, 262_144], &[4096]) {
         let chain = |depth| repeated(1, width, depth, |c, x| c.push(Sample { top: 0 }, &[x]));
-        all.push(pair("sample", width as f64, Unit::Dispatch, 6, chain, 2)?);
+        all.push(pair("sample", width as f64, Unit::Dispatch, extent.links(), chain, 1)?);
     }
     Ok(all)
 }
