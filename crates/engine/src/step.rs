@@ -239,7 +239,8 @@ impl Engine {
                 break;
             }
             let is_decode = batch.ids.len() == batch.seqs.len();
-            if !is_first && !(is_decode && group[0].0.seqs.len() == batch.seqs.len()) {
+            let is_alike = is_decode && group.first().is_none_or(|(b, _)| b.seqs.len() == batch.seqs.len());
+            if !is_first && !is_alike {
                 break;
             }
             let may_wait = may_follow && before.is_some();
