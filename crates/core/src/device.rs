@@ -193,7 +193,7 @@ pub struct Recording(pub Box<dyn Any + Send>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Runs whose outputs a device keeps, where it keeps more than the last.
+/// Submissions whose outputs a device keeps, where it keeps more than the last.
 pub const RING: usize = 8;
 
 /// Words that are zero between dispatches, which every device of text kernels has: `Arg::Zeros`.
@@ -205,8 +205,15 @@ pub trait Device: Send {
     fn name(&self) -> &str;
     /// The kernel language it runs.
     fn target(&self) -> Target;
-    /// Takes the weights of a model, by index.
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError>;
+    /// Bytes of memory it has for weights and caches; none where it does not tell, or where weights stay in the file.
+    fn memory(&self) -> Option<u64>;
+    /// Takes the weights of a model, shards as weights of their own, by index. They are made while they are taken: a
+    /// device with memory of its own drops each as soon as it is copied.
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError>;
+    /// As [`Device::take_weights`], of weights that are all made.
+    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+        self.take_weights(&mut weights.into_iter())
+    }
     /// Makes zeroed states of the given sizes in bytes.
     fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError>;
     /// Starts a recording.
@@ -222,15 +229,20 @@ pub trait Device: Send {
     /// Writes the parameters of the batch and hands a recording over. It may still run when this returns, and may not be
     /// encoded yet: then what goes wrong comes back from a later call.
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError>;
+    /// Ticks of one recording that [`Device::submit_many`] hands over in one submission: 1 where every run is one of its own.
+    fn most_ticks(&self) -> usize;
+    /// Hands several runs of a recording over at once, each of which reads what the one before sampled. Their batches are of
+    /// one shape, and no more than [`Device::most_ticks`]. Gives their tickets in order.
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError>;
     /// Waits until everything handed over is done.
     fn wait(&mut self) -> Result<(), DeviceError>;
-    /// Runs worth handing over before the first one's output is read: 1 where [`Device::submit`] runs to the end,
+    /// Submissions worth handing over before the first one's output is read: 1 where [`Device::submit`] runs to the end,
     /// at most [`RING`].
     fn in_flight(&self) -> usize;
     /// Time stamps of the last run, in seconds from its start, in the order of recording.
     fn stamps(&self) -> &[f64];
     /// The numbers of an output of a run, `rows` rows of it, once it is done. The run is one of the last
-    /// [`Device::in_flight`].
+    /// [`Device::in_flight`] submissions.
     fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError>;
     /// Copies a state's bytes out.
     fn read_state(&mut self, index: usize) -> Vec<u8>;

@@ -115,8 +115,12 @@ impl Device for CpuDevice {
         Target::Cpu(self.simd.isa)
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
-        self.weights = weights;
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
+        self.weights = weights.collect();
         Ok(())
     }
 
@@ -238,6 +242,14 @@ impl Device for CpuDevice {
         self.counts.commits += 1;
         self.counts.waits += 1;
         Ok(Ticket(self.counts.commits))
+    }
+
+    fn most_ticks(&self) -> usize {
+        1
+    }
+
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
+        batches.iter().map(|batch| self.submit(recording, batch)).collect()
     }
 
     fn wait(&mut self) -> Result<(), DeviceError> {

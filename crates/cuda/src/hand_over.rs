@@ -16,7 +16,7 @@ use crate::CudaDevice;
 use crate::driver::{DriverError, Graph, Kernel, Shape};
 
 /// Recorded graphs that a recording keeps: one a shape of batch.
-const GRAPHS: usize = 64;
+pub(crate) const GRAPHS: usize = 64;
 
 /// What a recording does, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(crate) struct CudaRecording {
 
 impl CudaDevice {
     /// Launches dispatches one by one; stamps are events, from number `event` on.
-    fn launch(
+    pub(crate) fn launch(
         &self,
         r: &CudaRecording,
         entries: &[Entry],
@@ -82,7 +82,9 @@ impl CudaDevice {
             let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
             // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
             let dependent = self.properties.sm >= 90 && event.is_none() && !is_first && !self.options.serial;
-            self.gpu.launch(*kernel, &args, shape, dependent).map_err(|e| (Some(*n), e))?;
+            let launched = self.gpu.launch(*kernel, &args, shape, dependent);
+            let done = launched.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
+            done.map_err(|e| (Some(*n), e))?;
             is_first = false;
         }
         Ok(())
@@ -165,7 +167,9 @@ impl CudaDevice {
             false => Ok(()),
         };
         let graph = |graph: &Graph| self.gpu.replay(graph).map_err(|e| (None, e));
-        match self.how.commit {
+        // A host that waits behind every kernel cannot be in a graph.
+        let commit = if self.options.sync { Commit::Each } else { self.how.commit };
+        match commit {
             Commit::Each if !is_timed => {
                 self.launch(r, &r.entries, batch, None)?;
                 submitted(launches(&r.entries));

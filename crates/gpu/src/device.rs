@@ -13,6 +13,7 @@ use wgpu::{Buffer, BufferUsages, Features};
 
 use crate::adapter::{self, OpenError};
 use crate::clocks::{Clocks, MAX_STAMPS};
+use crate::failure::Failures;
 use crate::hand_over::{Done, Entry, Gone, GpuRecording, Hands, Job};
 use crate::memory::{FEED, Memory};
 use crate::pipelines::Pipelines;
@@ -28,6 +29,12 @@ pub struct Options {
     pub plain: bool,
     /// The run, counted from 1, that a graphics debugger captures.
     pub capture: Option<u64>,
+    /// Bytes of a weight that a buffer has at most, below what the adapter takes: for tests.
+    pub binding_bytes: Option<u64>,
+    /// Bytes of memory, whatever the adapter has: for tests.
+    pub memory: Option<u64>,
+    /// The device is lost before the run of this number: for tests.
+    pub lost_at: Option<u64>,
 }
 
 /// A run whose outputs can be asked for.
@@ -55,6 +62,7 @@ pub struct GpuDevice {
     caps: WgslCaps,
     features: Features,
     memory_bytes: Option<u64>,
+    lost_at: Option<u64>,
     is_software: bool,
     memory: Memory,
     pipelines: Pipelines,
@@ -79,7 +87,7 @@ pub struct GpuDevice {
     stamps: Vec<f64>,
     /// Bytes of each slot in the last run, when guards are on.
     guarded: Option<Vec<u64>>,
-    failure: Arc<Mutex<Option<String>>>,
+    failures: Failures,
     counts: Counts,
     host: HostTime,
 }
@@ -96,17 +104,7 @@ impl GpuDevice {
     /// Opens an adapter.
     pub fn open(options: &Options) -> Result<GpuDevice, OpenError> {
         let open = adapter::open(options.name.as_deref())?;
-        let failure: Arc<Mutex<Option<String>>> = Arc::default();
-        let noted = failure.clone();
-        open.device.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
-            lock(&noted).get_or_insert_with(|| e.to_string());
-        }));
-        let noted = failure.clone();
-        open.device.set_device_lost_callback(move |reason, what| {
-            if reason != wgpu::DeviceLostReason::Destroyed {
-                *lock(&noted) = Some(format!("the device was lost: {what}"));
-            }
-        });
+        let failures = Failures::of(&open.device);
         let pipelines = Pipelines::new(&open.device, &open.info, options.cache.as_deref());
         let binding = open.limits.max_storage_buffer_binding_size.min(open.limits.max_buffer_size);
         let memory = Memory { device: open.device, queue: open.queue, name: open.name.clone(), binding };
@@ -114,16 +112,18 @@ impl GpuDevice {
         let batch = memory.storage("the step batch", 4096).map_err(refused)?;
         let feed = memory.storage("the feed", 4 * FEED).map_err(refused)?;
         let zeros = memory.storage("words to meet at", 4 * ZERO_WORDS as u64).map_err(refused)?;
+        let mut caps = open.caps;
+        if options.plain {
+            caps = WgslCaps { f16: false, subgroups: None, coop: 0, ..caps };
+        }
+        caps.binding_bytes = caps.binding_bytes.min(options.binding_bytes.unwrap_or(u64::MAX));
         Ok(GpuDevice {
             adapter: open.name,
-            caps: if options.plain {
-                WgslCaps { f16: false, subgroups: None, coop: 0, ..open.caps }
-            } else {
-                open.caps
-            },
             inside: open.features.contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES) && !options.plain,
+            caps,
             features: open.features,
-            memory_bytes: open.memory,
+            memory_bytes: options.memory.or(open.memory),
+            lost_at: options.lost_at,
             is_software: open.info.device_type == wgpu::DeviceType::Cpu,
             hands: Hands::new(&memory.device, &memory.queue),
             memory,
@@ -143,7 +143,7 @@ impl GpuDevice {
             clocks: None,
             stamps: vec![],
             guarded: None,
-            failure,
+            failures,
             counts: Counts::default(),
             host: HostTime::default(),
         })
@@ -154,14 +154,14 @@ impl GpuDevice {
         &self.adapter
     }
 
+    /// What makes kernels slower here than on most adapters: what is missing, and what that means.
+    pub fn lacks(&self) -> Vec<(&'static str, &'static str)> {
+        adapter::slower(&self.caps)
+    }
+
     /// What kernels may use.
     pub fn caps(&self) -> WgslCaps {
         self.caps
-    }
-
-    /// Bytes of the adapter's memory, where the backend tells.
-    pub fn memory_bytes(&self) -> Option<u64> {
-        self.memory_bytes
     }
 
     /// A processor plays the GPU.
@@ -175,7 +175,7 @@ impl GpuDevice {
 
     /// What the driver complained about since the last time.
     fn check(&self) -> Result<(), DeviceError> {
-        match lock(&self.failure).take() {
+        match self.failures.take() {
             None => Ok(()),
             Some(why) => Err(self.failed(String::new(), why)),
         }
@@ -333,18 +333,14 @@ impl Device for GpuDevice {
         Target::Wgsl(self.caps)
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+    fn memory(&self) -> Option<u64> {
+        self.memory_bytes
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
         self.weights.clear();
         self.generation += 1;
-        let total: u64 = weights.iter().map(|w| (**w).as_ref().len() as u64).sum();
-        if let Some(have) = self.memory_bytes.filter(|have| total > *have) {
-            let what = format!("weights ({} MB more than the {} MB it has)", (total - have) >> 20, have >> 20);
-            return Err(DeviceError::Memory { device: self.adapter.clone(), asked: total, what });
-        }
-        for weight in weights {
-            self.weights.push(self.memory.upload("a weight", (*weight).as_ref())?);
-        }
-        self.memory.queue.submit([]);
+        self.weights = self.memory.upload(weights)?;
         self.check()
     }
 
@@ -407,6 +403,7 @@ impl Device for GpuDevice {
     }
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
+        self.check()?;
         let Some(Some(r)) = recording.0.downcast_ref::<Option<Arc<GpuRecording>>>() else {
             return Err(DeviceError::Batch("the recording is not one of the wgpu device".into()));
         };
@@ -431,6 +428,9 @@ impl Device for GpuDevice {
         // The place of the oldest run: its outputs are given up.
         let ticket = Ticket(self.next);
         self.next += 1;
+        if self.lost_at == Some(ticket.0) {
+            self.memory.device.destroy();
+        }
         let place = (ticket.0 % RING as u64) as usize;
         self.wait_for(place)?;
         let clocks = self.clocks_for(r)?;
@@ -471,6 +471,14 @@ impl Device for GpuDevice {
         }
         self.check()?;
         Ok(ticket)
+    }
+
+    fn most_ticks(&self) -> usize {
+        1
+    }
+
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
+        batches.iter().map(|batch| self.submit(recording, batch)).collect()
     }
 
     fn wait(&mut self) -> Result<(), DeviceError> {

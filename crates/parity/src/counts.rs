@@ -5,12 +5,14 @@ use onetrip_core::device::{Commit, Counts, HandOver};
 use onetrip_core::expr::Bind;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
+use onetrip_core::ops::{Target, WgslCaps};
 use onetrip_core::probe::{Probe, Silent, Stamps, dispatch_times};
 use onetrip_engine::files::ModelFile;
-use onetrip_engine::model::PlanKey;
+use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
 
+use crate::gpu::TINY;
 use crate::harness::{Options, load};
 use crate::small::Small;
 
@@ -33,6 +35,7 @@ pub fn tests() -> Vec<Trial> {
         Trial::test("counts/stamps do not change what runs, and there are two for each dispatch", stamped),
         Trial::test("counts/steps of an engine count as their plans", steps),
         Trial::test("counts/a cpu has nothing to hand over, and says so", cpu_hands_nothing_over),
+        Trial::test("counts/the barriers that are modelled for wgpu are those of a Vulkan trace", traced),
     ]);
     tests
 }
@@ -246,6 +249,31 @@ fn stamped() -> Result<(), Failed> {
     }
     if times.iter().any(|t| *t < 0.0) || gaps < 0.0 || times.iter().sum::<f64>() <= 0.0 {
         return Err(format!("times {times:?}, gaps {gaps}").into());
+    }
+    Ok(())
+}
+
+/// Dispatches and barriers of a decode step of the embedded model that GFXReconstruct saw on Mesa's software Vulkan while
+/// this very test ran (`bench/runs/2026-11-30-software-vulkan`): with all rules, and with none.
+const TRACED: [(Fuse, (usize, u64)); 2] = [(Fuse::All, (28, 28)), (Fuse::None, (101, 99))];
+
+fn traced() -> Result<(), Failed> {
+    for (fuse, traced) in TRACED {
+        let caps = WgslCaps { subgroups: Some((8, 8)), ..WgslCaps::default() };
+        let o = Options::default().fused(fuse);
+        let options = ModelOptions { target: Target::Wgsl(caps), device: "gpu".into(), ..o.model() };
+        let plan =
+            Model::new(ModelFile::from_bytes(TINY)?, options)?.plan(PlanKey::of(1, 1, Want::Sample { top: 0 }))?;
+        let have = (plan.dispatches.len(), plan.barriers());
+        if have != traced {
+            return Err(format!("dispatches and barriers {have:?}, traced {traced:?}").into());
+        }
+        // What a trace can be made of.
+        if !onetrip_gpu::adapters().is_empty() {
+            let mut engine = load(ModelFile::from_bytes(TINY)?, &o.on_gpu())?;
+            let mut batch = engine.shaped_batch(Bind { t: 1, s: 1, l: 20 })?;
+            engine.time_step(&mut batch)?;
+        }
     }
     Ok(())
 }
