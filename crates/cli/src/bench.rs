@@ -35,9 +35,9 @@ pub struct BenchArgs {
     /// Positions in the cache before the generation begins
     #[arg(long, default_value = "0", value_parser = count, allow_negative_numbers = true, value_name = "L")]
     context: usize,
-    /// Sequences at once; speeds are of all together
-    #[arg(long, default_value = "1", value_parser = at_least_one, allow_negative_numbers = true, value_name = "S")]
-    batch: usize,
+    /// Sequences at once; speeds are of all together [default: 1, in a sweep 1 and 8]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "S")]
+    batch: Option<usize>,
     /// Measured runs of each; one more comes before them to warm up
     #[arg(long, default_value = "5", value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
     repeat: usize,
@@ -45,10 +45,10 @@ pub struct BenchArgs {
     /// interleaved pairs (at least 8)
     #[arg(long, conflicts_with_all = ["prompt", "generate", "batch"])]
     rules: bool,
-    /// Measure instead which commit policy is fastest, with 1 and 8 sequences (--device gpu or cuda): interleaved rounds,
+    /// Measure instead which commit policy is fastest (--device gpu or cuda): interleaved rounds,
     /// at least 8; of all policies, or of those that are named: --commit-sweep=tick,every:4
     #[arg(long, num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = commit,
-        value_name = "POLICIES", conflicts_with_all = ["rules", "context", "batch", "commit", "encode_thread"])]
+        value_name = "POLICIES", conflicts_with_all = ["rules", "context", "commit", "encode_thread"])]
     commit_sweep: Option<Vec<Commit>>,
     /// Add the gains of --rules to FILE, in the place of what it has of this model and number of threads; or the fastest
     /// policy of --commit-sweep to the profile in FILE, without FILE to that of this device
@@ -80,6 +80,7 @@ pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
             prompt: args.prompt.unwrap_or(sweep::PROMPT).max(1),
             ticks: args.generate.unwrap_or(sweep::TICKS).max(1),
             rounds: args.repeat.max(sweep::ROUNDS),
+            batches: args.batch.map_or(sweep::BATCHES.to_vec(), |n| vec![n]),
             policies: policies.clone(),
         };
         return sweep::main(&args.model, sizes, args.write.as_ref().map(|file| file.as_deref()), out);
@@ -88,7 +89,8 @@ pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
         return Err(Fail::Input("--write: give --rules or --commit-sweep, which write what they measured".into()));
     }
     let (prompt, generate) = (args.prompt.unwrap_or(512), args.generate.unwrap_or(128));
-    let BenchArgs { model, context, batch, repeat, .. } = args;
+    let BenchArgs { model, context, repeat, .. } = args;
+    let batch = args.batch.unwrap_or(1);
     measure(&model, Sizes { prompt, generate, context, batch, repeat }, out)
 }
 

@@ -84,21 +84,6 @@ pub fn usual(kind: &str) -> Commit {
     if kind == "cuda" { Commit::Replay } else { Commit::Tick }
 }
 
-/// The hardware behind the name of a GPU device, as profiles name it.
-pub fn hardware(name: &str) -> Result<String, Fail> {
-    match split(name) {
-        ("cuda", number) => {
-            let gpus = onetrip_cuda::driver::list(&switch::cuda_libraries()).map_err(|e| Fail::Input(e.to_string()))?;
-            let gpu = gpus.into_iter().nth(ordinal(number)?);
-            gpu.map(|gpu| gpu.name).ok_or_else(|| Fail::Input(format!("there is no GPU {name}: see `onetrip devices`")))
-        }
-        (_, adapter) => {
-            let found = onetrip_gpu::adapter::named(adapter);
-            found.map(|a| a.name).ok_or_else(|| Fail::Input(OpenError::None.to_string()))
-        }
-    }
-}
-
 /// The words of the switch that says how kernels are launched: serial, and sync.
 fn launch_words() -> Result<(bool, bool), Fail> {
     let Some(how) = switch::get("ONETRIP_CUDA_LAUNCH") else { return Ok((false, false)) };

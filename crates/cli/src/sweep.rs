@@ -38,8 +38,8 @@ pub const ROUNDS: usize = 8;
 pub const PROMPT: usize = 64;
 /// Ticks of a run, where none are asked for.
 pub const TICKS: usize = 16;
-/// Numbers of sequences.
-const BATCHES: [usize; 2] = [1, 8];
+/// Numbers of sequences, where none is asked for.
+pub const BATCHES: [usize; 2] = [1, 8];
 /// Dispatches of a submission, between one and all.
 const GROUPS: [usize; 6] = [2, 4, 8, 16, 32, 64];
 /// Runs with stamps; one more comes before them.
@@ -53,6 +53,8 @@ pub struct Sizes {
     pub ticks: usize,
     /// Rounds.
     pub rounds: usize,
+    /// Numbers of sequences.
+    pub batches: Vec<usize>,
     /// Policies to compare; all that the device has if there is none.
     pub policies: Vec<Commit>,
 }
@@ -95,11 +97,13 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
         let what = "--commit-sweep is for GPUs, the CPU hands nothing over: give --device gpu or --device cuda";
         return Err(Fail::Input(what.into()));
     }
-    let hardware = device::hardware(args.device())?;
+    let Some((hardware, caps)) = device::identity(args.device())? else {
+        return Err(Fail::Input(format!("there is no {} here: `onetrip devices` says why", args.device())));
+    };
     // Before a minute of measuring.
-    let file = write.map(|file| profile_file(file, &hardware, args)).transpose()?;
+    let file = write.map(|file| profile_file(file, &hardware, &caps.isa, args.device())).transpose()?;
     let model = load::model(load::file(args.file.path())?, args)?;
-    let most = BATCHES[BATCHES.len() - 1];
+    let most = sizes.batches.iter().copied().max().unwrap_or(1);
     let mut engine = load::engine(model, args, sizes.prompt + sizes.ticks + 1, most)?;
     let (mut groups, usual) = (vec![], HandOver::by(device::usual(kind)));
     let mut ways = ways(kind, &sizes.policies);
@@ -107,7 +111,7 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
         ways.push(usual);
     }
     for phase in [Phase::Decode, Phase::Prefill] {
-        for batch in BATCHES {
+        for &batch in &sizes.batches {
             note(&format!("{} × {batch}", phase.name()));
             groups.push(measure(&mut engine, phase, batch, &sizes, &ways)?);
         }
@@ -145,7 +149,7 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
 }
 
 /// The profile that the fastest is written into.
-fn profile_file(asked: Option<&Path>, hardware: &str, args: &ModelArgs) -> Result<PathBuf, Fail> {
+fn profile_file(asked: Option<&Path>, hardware: &str, isa: &str, device: &str) -> Result<PathBuf, Fail> {
     match asked {
         Some(file) => {
             let known = profiles::named(&file.to_string_lossy()).map_err(|e| Fail::Input(e.to_string()))?;
@@ -154,8 +158,7 @@ fn profile_file(asked: Option<&Path>, hardware: &str, args: &ModelArgs) -> Resul
                 false => Err(Fail::Input(format!("{} is of {}, not of {hardware}", file.display(), known.device))),
             }
         }
-        None => profiles::file_of(hardware).ok_or_else(|| {
-            let device = args.device();
+        None => profiles::of_device(hardware).find(|(_, p)| p.caps.isa == isa).map(|(path, _)| path).ok_or_else(|| {
             Fail::Input(format!(
                 "no profile of {hardware} to write into: run `onetrip calibrate --device {device}` once"
             ))

@@ -120,14 +120,9 @@ pub fn of_machine(kind: Kind, device: &str, isa: &str) -> Result<Profile, FindEr
 
 /// Stored profiles of a device, newest first, with their files. Files that cannot be read are passed over: `explain` names
 /// them.
-fn of_device(device: &str) -> impl Iterator<Item = (PathBuf, Profile)> {
+pub fn of_device(device: &str) -> impl Iterator<Item = (PathBuf, Profile)> {
     let profiles = stored().into_iter().rev().filter_map(|path| Some((path.clone(), read(&path).ok()?)));
     profiles.filter(move |(_, profile)| profile.device == device)
-}
-
-/// The file of the newest stored profile of a device.
-pub fn file_of(device: &str) -> Option<PathBuf> {
-    of_device(device).map(|(path, _)| path).next()
 }
 
 /// How runs are handed over fastest on a device that `kind` (`gpu`, `cuda`) drives: as the newest stored profile has it that

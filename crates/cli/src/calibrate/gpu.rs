@@ -52,7 +52,7 @@ pub fn main(args: &CalibrateArgs, name: &str, out: &Out) -> Result<(), Fail> {
     let skipped = measure(&mut *gpu, &formats, extent, args.repeat, &mut curves)?;
     let (date, took) = (machine::date(), start.elapsed().as_secs_f64());
     let how = if args.quick { ", --quick" } else { "" };
-    let commit = profiles::of_device(&title).map_or_else(Default::default, |(_, before)| before.commit);
+    let commit = profiles::of_device(&title).next().map_or_else(Default::default, |(_, before)| before.commit);
     let profile = Profile {
         name: args.name.clone().unwrap_or_else(|| slug(&format!("{title} {}", device::split(name).0))),
         note: format!(
