@@ -122,7 +122,8 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
     if let Some(file) = &file {
         profiles::write_commit(file, kind, kept).map_err(|e| Fail::Input(e.to_string()))?;
     }
-    let name = args.file.name();
+    let path = args.file.path();
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
     if out.json {
         let rows: Vec<Value> = groups.iter().flat_map(Group::json).collect();
         let fastest = json!({ "hand_over": fastest, "usual": usual, "ratio": ratio, "verdict": word });

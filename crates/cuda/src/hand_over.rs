@@ -107,11 +107,16 @@ impl CudaDevice {
         made.map_err(|e| (failed, e))
     }
 
+    /// The policy; a host that waits behind every kernel cannot have them in a graph.
+    fn commit(&self) -> Commit {
+        if self.options.sync { Commit::Each } else { self.how.commit }
+    }
+
     /// Events that the run's stamps need: those of the recording, else two for each submission where they are asked for.
     pub(crate) fn stamps_of(&self, r: &CudaRecording) -> (usize, bool) {
         let own = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
         let (dispatches, is_asked) = (r.entries.len() - own, self.how.timed && own == 0);
-        (if is_asked { 2 * self.how.commit.submissions(dispatches) } else { own }, is_asked)
+        (if is_asked { 2 * self.commit().submissions(dispatches) } else { own }, is_asked)
     }
 
     /// Hands the run over, as the policy says. With stamps of the recording each dispatch is launched by itself.
@@ -167,9 +172,7 @@ impl CudaDevice {
             false => Ok(()),
         };
         let graph = |graph: &Graph| self.gpu.replay(graph).map_err(|e| (None, e));
-        // A host that waits behind every kernel cannot be in a graph.
-        let commit = if self.options.sync { Commit::Each } else { self.how.commit };
-        match commit {
+        match self.commit() {
             Commit::Each if !is_timed => {
                 self.launch(r, &r.entries, batch, None)?;
                 submitted(launches(&r.entries));
@@ -183,7 +186,7 @@ impl CudaDevice {
                 }
             }
             Commit::Every(_) | Commit::Tick => {
-                for (i, group) in groups(&r.entries, self.how.commit.size()).into_iter().enumerate() {
+                for (i, group) in groups(&r.entries, self.commit().size()).into_iter().enumerate() {
                     let made = self.graph_of(r, group, batch)?;
                     mark(2 * i)?;
                     graph(&made)?;
