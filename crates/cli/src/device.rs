@@ -23,8 +23,10 @@ pub fn target(name: &str) -> Result<Target, Fail> {
     match split(name) {
         ("cuda", number) => {
             let gpus = onetrip_cuda::driver::list(&switch::cuda_libraries()).unwrap_or_default();
-            let gpu = gpus.get(ordinal(number)?);
-            Ok(Target::Cuda(gpu.map_or(CudaCaps::default(), onetrip_cuda::driver::Properties::caps)))
+            let Some(gpu) = gpus.get(ordinal(number)?) else { return Ok(Target::Cuda(CudaCaps::default())) };
+            let own = cuda_launch()?.own;
+            let lt = !own && onetrip_cuda::lt::version(&switch::cuda_libraries()).is_ok();
+            Ok(Target::Cuda(CudaCaps { lt, ..gpu.caps() }))
         }
         ("gpu", adapter) => {
             let matches =
@@ -43,14 +45,16 @@ fn ordinal(number: Option<&str>) -> Result<usize, Fail> {
 }
 
 /// How kernels are launched, as the switch says it.
-fn cuda_launch(how: &str) -> Result<onetrip_cuda::Options, Fail> {
+fn cuda_launch() -> Result<onetrip_cuda::Options, Fail> {
     let mut options = onetrip_cuda::Options::default();
+    let Some(how) = switch::get("ONETRIP_CUDA_LAUNCH") else { return Ok(options) };
     for word in how.split(',') {
         match word {
             "each" => options.commit = onetrip_cuda::Commit::Each,
             "replay" => options.commit = onetrip_cuda::Commit::Replay,
             "serial" => options.serial = true,
-            _ => return Err(Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: words are each, replay, serial"))),
+            "own" => options.own = true,
+            _ => return Err(Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: words are each, replay, serial, own"))),
         }
     }
     Ok(options)
@@ -64,7 +68,7 @@ pub fn open(name: &str, threads: usize, isa: Isa, commit: Commit) -> Result<Box<
                 ordinal: ordinal(number)?,
                 cache: switch::cache_dir(),
                 libraries: switch::cuda_libraries(),
-                ..switch::get("ONETRIP_CUDA_LAUNCH").map_or(Ok(Default::default()), |how| cuda_launch(&how))?
+                ..cuda_launch()?
             };
             let device = onetrip_cuda::CudaDevice::open(options).map_err(|e| Fail::Input(e.to_string()))?;
             Ok(Box::new(device))

@@ -1,7 +1,7 @@
 //! `onetrip selftest`: every op's cases on this machine's device, against what the op means.
 
 use clap::Args;
-use onetrip_core::ops::Op;
+use onetrip_core::ops::{Case, Compute, Op};
 use onetrip_core::selftest::{CaseResult, Verdict, run_case};
 use onetrip_gpu::Commit;
 use serde_json::json;
@@ -23,6 +23,9 @@ pub struct SelftestArgs {
     /// Device: `cpu`, `gpu`, or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
     device: Option<String>,
+    /// Precision of activations: `int8`, `f16`, `bf16` or `f32` [default: each case's own, int8 for nearly all]
+    #[arg(long, value_parser = crate::options::compute, value_name = "TYPE")]
+    compute: Option<Compute>,
     /// CPU kernels of this instruction set [default: the best there is]
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
@@ -54,7 +57,8 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
     let mut results: Vec<CaseResult> = vec![];
     for (name, cases) in Op::all_cases() {
         if args.op.as_ref().is_none_or(|wanted| wanted == name) {
-            results.extend(cases.iter().map(|case| run_case(&mut *device, name, case, args.seed)));
+            let cases = cases.into_iter().map(|case| Case { compute: args.compute.unwrap_or(case.compute), ..case });
+            results.extend(cases.map(|case| run_case(&mut *device, name, &case, args.seed)));
         }
     }
     let count = |is: fn(&Verdict) -> bool| results.iter().filter(|r| is(&r.verdict)).count();

@@ -357,6 +357,8 @@ pub struct Case {
     pub cost: Option<(u64, u64, u64)>,
     /// Largest error allowed, relative to the largest magnitude of the output.
     pub tolerance: f32,
+    /// Precision of activations.
+    pub compute: Compute,
     /// Inputs whose numbers are drawn from a range (f32, as stored): input, lowest, highest.
     pub ranges: Vec<(usize, f32, f32)>,
 }
@@ -365,7 +367,16 @@ impl Case {
     /// A case without a counted cost and with the usual tolerance for f32 kernels.
     pub fn new(name: impl Into<String>, op: impl Into<Op>, ins: Vec<Sig>, (t, s, l): (u64, u64, u64)) -> Case {
         let batch = crate::expr::Bind { t, s, l };
-        Case { name: name.into(), op: op.into(), ins, batch, cost: None, tolerance: 1e-5, ranges: vec![] }
+        Case {
+            name: name.into(),
+            op: op.into(),
+            ins,
+            batch,
+            cost: None,
+            tolerance: 1e-5,
+            compute: Compute::Int8,
+            ranges: vec![],
+        }
     }
 
     /// Asserts bytes read, bytes written and flops.
@@ -377,6 +388,12 @@ impl Case {
     /// Draws the numbers of an f32 input evenly from a range, where ordinary random numbers would make no sense.
     pub fn between(mut self, input: usize, low: f32, high: f32) -> Case {
         self.ranges.push((input, low, high));
+        self
+    }
+
+    /// Sets the precision of activations.
+    pub fn computing(mut self, compute: Compute) -> Case {
+        self.compute = compute;
         self
     }
 

@@ -10,14 +10,16 @@ use std::sync::Arc;
 
 use onetrip_core::batch::StepBatch;
 use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData};
-use onetrip_core::ops::{Code, Target, Text};
+use onetrip_core::ops::{Code, CudaCaps, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
 
 pub mod driver;
 pub mod libs;
+pub mod lt;
 pub mod nvrtc;
 
 use driver::{DriverError, Event, Gpu, Graph, Kernel, Memory, NoGpu, Pinned, Properties, Shape};
+use lt::Lt;
 use nvrtc::{CompileError, Compiler};
 
 /// Slots and operands begin at multiples of this.
@@ -52,6 +54,8 @@ pub struct Options {
     pub commit: Commit,
     /// Kernels wait for the end of the one before them.
     pub serial: bool,
+    /// Products of matrices run on our own kernels, though cuBLASLt may be there.
+    pub own: bool,
     /// Folder for compiled kernels.
     pub cache: Option<PathBuf>,
     /// Folders where libraries are looked for besides the usual places.
@@ -126,6 +130,7 @@ pub struct CudaDevice {
     options: Options,
     properties: Properties,
     name: String,
+    lt: Option<Lt>,
     gpu: Gpu,
 }
 
@@ -137,6 +142,7 @@ impl CudaDevice {
         let properties = all.into_iter().nth(options.ordinal).ok_or(none)?;
         let compiler = Compiler::new(properties.sm, options.cache.clone(), &options.libraries)?;
         let gpu = Gpu::open(options.ordinal)?;
+        let lt = if options.own { None } else { Lt::open(&gpu, &options.libraries)? };
         let (feed, zeros) = (gpu.memory(1 << 16)?, gpu.memory(ZEROS)?);
         gpu.fill(feed.at, 0, feed.bytes)?;
         gpu.fill(zeros.at, 0, zeros.bytes)?;
@@ -168,6 +174,7 @@ impl CudaDevice {
             options,
             properties,
             name,
+            lt,
             gpu,
         })
     }
@@ -290,9 +297,15 @@ impl CudaDevice {
                 }
                 continue;
             };
-            let Some((kernel, text)) = &r.kernels[*n] else { continue };
             let d = &r.plan.dispatches[*n];
             let args: Vec<u64> = d.args.iter().map(|a| self.address(a)).collect();
+            if let (Some(Code::Library(gemm)), Some(lt)) = (&d.code, &self.lt) {
+                lt.gemm(gemm, gemm.m.eval(bind), &args, self.gpu.stream).map_err(|e| (*n, e))?;
+                // Its kernels do not say when they are done with what they read: the next one waits for their end.
+                is_first = true;
+                continue;
+            }
+            let Some((kernel, text)) = &r.kernels[*n] else { continue };
             let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX);
             if groups == 0 {
                 continue;
@@ -383,7 +396,7 @@ impl Device for CudaDevice {
     }
 
     fn target(&self) -> Target {
-        Target::Cuda(self.properties.caps())
+        Target::Cuda(CudaCaps { lt: self.lt.is_some(), ..self.properties.caps() })
     }
 
     fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
@@ -428,6 +441,10 @@ impl Device for CudaDevice {
         let Some(mut r) = self.recording.take() else { return Ok(()) };
         let d = &r.plan.dispatches[n];
         if let Some(why) = d.gap {
+            return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
+        }
+        if matches!(d.code, Some(Code::Library(_))) && self.lt.is_none() {
+            let why = "the plan has a product for cuBLASLt, which is not there";
             return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
         }
         if let Some(text) = text_of(d) {
@@ -483,7 +500,8 @@ impl Device for CudaDevice {
         self.keep_outputs(&r.plan, batch, slot)?;
         self.runs += 1;
         self.ring[slot].run = self.runs;
-        self.counts.dispatches += r.kernels.iter().flatten().count() as u64;
+        let is_run = |e: &&Entry| matches!(e, Entry::Dispatch(n) if r.plan.dispatches[*n].code.is_some());
+        self.counts.dispatches += r.entries.iter().filter(is_run).count() as u64;
         self.counts.commits += 1;
         if stamps > 0 {
             self.wait()?;

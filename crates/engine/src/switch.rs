@@ -19,8 +19,9 @@ pub const SWITCHES: &[Switch] = &[
     },
     Switch {
         name: "ONETRIP_CUDA_LAUNCH",
-        values: "words of: each, replay, serial",
-        what: "Hands CUDA kernels over one by one or as a kept graph; `serial` has each wait for the one before it.",
+        values: "words of: each, replay, serial, own",
+        what: "Hands CUDA kernels over one by one or as a kept graph; `serial` has each wait for the one before it; `own` \
+               does without cuBLASLt.",
     },
     Switch {
         name: "ONETRIP_CUDA_LIBS",
