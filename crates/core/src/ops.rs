@@ -98,6 +98,11 @@ impl Target {
     pub fn is_text(self) -> bool {
         !matches!(self, Target::Cpu(_))
     }
+
+    /// Rows of one step at most: a longer prompt runs in chunks. A GPU wants more of them to be busy.
+    pub fn step_rows(self) -> usize {
+        if self.is_text() { 2048 } else { 512 }
+    }
 }
 
 /// What kernels may know of an NVIDIA GPU.

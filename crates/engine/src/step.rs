@@ -19,9 +19,6 @@ use crate::page::Want;
 use crate::scheduler::{PAGE_LEN, Running, Sampled, Scheduler};
 use crate::weights::Progress;
 
-/// Rows of one step at most: a longer prompt runs in chunks.
-pub const STEP_ROWS: usize = 512;
-
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
@@ -171,8 +168,9 @@ impl Engine {
     /// One step: batches go to the device as long as it likes some in flight, and the tokens of the oldest come back;
     /// none when nothing is left to run.
     pub fn step(&mut self) -> Result<Option<Vec<Sampled>>, StepError> {
+        let most = self.device.target().step_rows();
         while self.flights.len() < self.device.in_flight() {
-            let Some(mut batch) = self.scheduler.next(STEP_ROWS) else { break };
+            let Some(mut batch) = self.scheduler.next(most) else { break };
             // A device that runs to the end has no flights: then every id is known.
             if !self.scheduler.may_follow(&batch, self.flights.back().map(|f| &f.running)) && !self.flights.is_empty() {
                 break;
@@ -236,7 +234,7 @@ impl Engine {
         let mut at = 0;
         // Logits of 128 rows of a large vocabulary are 78 MB; of 512 they would be 311 MB.
         while at < ids.len() {
-            let Some(mut batch) = self.scheduler.next(128.min(STEP_ROWS)) else { break };
+            let Some(mut batch) = self.scheduler.next(128) else { break };
             let out = self.run(&mut batch, Want::AllLogits)?;
             out.chunks_exact(self.vocabulary).enumerate().for_each(|(i, row)| each(at + i, row));
             at += batch.ids.len();
