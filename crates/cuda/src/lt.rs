@@ -1,6 +1,7 @@
 //! cuBLASLt: products of matrices that NVIDIA's library computes, where it is installed.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::c_void;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -105,10 +106,10 @@ impl Lt {
         if known.len() >= KEPT {
             known.clear();
         }
-        if !known.contains_key(&key) {
-            known.insert(key, self.choose(key, if bias { args[2] } else { 0 }).map_err(wrong)?);
-        }
-        let p = &known[&key];
+        let p = match known.entry(key) {
+            Entry::Occupied(p) => p.into_mut(),
+            Entry::Vacant(place) => place.insert(self.choose(key, if bias { args[2] } else { 0 }).map_err(wrong)?),
+        };
         let one = 1f32;
         let at = |address: u64| address as *mut c_void;
         // SAFETY: all descriptions are alive; the operands are as large as they say, as the plan promises; the workspace
