@@ -13,7 +13,7 @@ use onetrip_core::cpu_mem::AlignedBytes;
 use onetrip_core::cuda::MACHINE;
 use onetrip_core::device::{Counts, Device, DeviceError, Recording, Ticket, WeightData};
 use onetrip_core::formats::DType;
-use onetrip_core::ops::{Code, CudaCaps, Gemm, Op, Target, Text};
+use onetrip_core::ops::{Code, Compute, CudaCaps, Gemm, Op, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions};
@@ -299,7 +299,10 @@ fn tiny() -> Result<Vec<u8>, Failed> {
 
 /// A ragged batch of three texts, then steps of one token each, on the CPU and with the CUDA kernels.
 fn whole(file: &[u8]) -> Result<(), Failed> {
-    for (o, tolerance) in [(Options::f32(), 1e-4), (Options::default(), 0.05)] {
+    // With int8 the 80 tokens of a text meet f16 here and int8 there: that is how far apart the two may be. On the CPU f16
+    // is f32.
+    let half = Options { compute: Compute::F16, ..Options::default() };
+    for (o, tolerance) in [(Options::f32(), 1e-4), (half, 5e-3), (Options::default(), 0.2)] {
         let o = Options { sequences: 3, context: 128, ..o };
         let mut emulated = Emulated::new().ok_or("there is no C++ compiler (g++)")?;
         // Few groups a launch: each costs a processor time.
