@@ -218,7 +218,7 @@ pub fn lowered(case: &Case, target: Target, compute: Compute) -> Option<Plan> {
     let mut graph = Graph::default();
     let ins = case.ins.iter().enumerate().map(|(i, sig)| {
         let source = if sig.is_state() { Source::State(i) } else { Source::Weight(i) };
-        graph.source(format!("input {i}"), on_target(sig, target), source)
+        graph.source(format!("input {i}"), on_target(sig, target, compute), source)
     });
     let ins: Vec<_> = ins.collect();
     let outs = graph.push("case", case.op.clone(), &ins).ok()?;
