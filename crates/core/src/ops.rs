@@ -193,6 +193,28 @@ pub enum Code {
     Cpu(CpuKernel),
     /// Text that the device compiles.
     Text(Arc<Text>),
+    /// A product of matrices that a library of the device's maker computes.
+    Library(Gemm),
+}
+
+/// `out = x · weightᵀ (+ bias) (+ residual)` with 16-bit factors and sums in f32, as libraries of matrix products have it.
+///
+/// Operands in order: x `[m, k]`, weight `[n, k]`, the bias `[n]` and the residual `[m, n]` where there are such, out
+/// `[m, n]`. The factors are of `dtype`, all else is f32; rows lie one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Gemm {
+    /// Type of both factors: f16 or bf16.
+    pub dtype: crate::formats::DType,
+    /// Rows of x.
+    pub m: Expr,
+    /// Rows of the weight.
+    pub n: usize,
+    /// Numbers in a row of either.
+    pub k: usize,
+    /// A bias is added to every row.
+    pub bias: bool,
+    /// A matrix of the product's shape is added.
+    pub residual: bool,
 }
 
 /// A kernel as text: one whole translation unit. Operands are bound in the order of [`Step::args`]: in WGSL as

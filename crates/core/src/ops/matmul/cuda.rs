@@ -1,11 +1,14 @@
 //! Matmul in CUDA.
 //!
 //! - `rows` (up to 8 rows): one launch that streams the weights, with prologue and epilogue.
-//! - `tiles` (more rows): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
+//! - `halves` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
+//! - `tiles` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
 
 use super::*;
 use crate::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
 use crate::formats::planes::{self, PlaneSpec};
+
+mod halves;
 
 /// Threads of the kernel for few rows, and for few rows of a matrix with fewer rows than that many warps.
 const THREADS: usize = 512;
@@ -45,6 +48,9 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     if site.class.is_small()
         && let Some(answer) = lowering.rows()
     {
+        return answer;
+    }
+    if let Some(answer) = lowering.halves() {
         return answer;
     }
     lowering.tiles().unwrap_or(Lowering::Gap("a weight of this type and layout has no CUDA kernel"))
