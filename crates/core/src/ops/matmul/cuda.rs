@@ -1,6 +1,8 @@
 //! Matmul in CUDA.
 //!
-//! - `rows` (up to 8 rows): one launch that streams the weights, with prologue and epilogue.
+//! - `row` (one row): one launch that streams the weights, with prologue and epilogue.
+//! - `codes` (2 to 64 rows, int8 activations): rounding, then tensor cores.
+//! - `rows` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
 //! - `halves` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
 //! - `tiles` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
 
@@ -8,7 +10,9 @@ use super::*;
 use crate::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
 use crate::formats::planes::{self, PlaneSpec};
 
+mod codes;
 mod halves;
+mod row;
 
 /// Threads of the kernel for few rows, and for few rows of a matrix with fewer rows than that many warps.
 const THREADS: usize = 512;
@@ -45,6 +49,11 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     {
         return answer;
     }
+    if (site.class == RowClass::Few || site.class == RowClass::Some)
+        && let Some(answer) = lowering.codes()
+    {
+        return answer;
+    }
     if site.class.is_small()
         && let Some(answer) = lowering.rows()
     {
@@ -62,6 +71,13 @@ struct Cuda<'a> {
     products: Vec<Product>,
 }
 
+/// Where a product's rows lie among those of all outputs, and its place among the products of its output.
+struct Place {
+    begin: usize,
+    end: usize,
+    place: usize,
+}
+
 /// How the kernel for few rows is cut: threads of a block, rows of a unit, warps along a row, loads in flight a row.
 struct Cut {
     threads: usize,
@@ -73,6 +89,39 @@ struct Cut {
 impl Cuda<'_> {
     fn k(&self) -> usize {
         self.site.ins[0].width
+    }
+
+    /// The places of the products; none where a product belongs to several outputs or to none.
+    fn places(&self) -> Option<Vec<Place>> {
+        let mut places: Vec<Option<Place>> = (0..self.op.products).map(|_| None).collect();
+        let mut begin = 0;
+        for (tree, out) in self.op.outputs.iter().zip(&self.site.outs) {
+            let end = begin + out.width;
+            for (place, p) in self.op.products_of(tree).into_iter().enumerate() {
+                if places[p].replace(Place { begin, end, place }).is_some() {
+                    return None;
+                }
+            }
+            begin = end;
+        }
+        places.into_iter().collect()
+    }
+
+    /// Products whose weights have one form, together.
+    fn streams(&self) -> Vec<Vec<usize>> {
+        let form = |p: usize| (self.products[p].planes, self.products[p].planes.is_none().then(|| self.dtype(p)));
+        let mut streams: Vec<Vec<usize>> = vec![];
+        for p in 0..self.op.products {
+            match streams.iter_mut().find(|s| form(s[0]) == form(p)) {
+                Some(stream) => stream.push(p),
+                None => streams.push(vec![p]),
+            }
+        }
+        streams
+    }
+
+    fn dtype(&self, p: usize) -> DType {
+        self.site.ins[self.op.first_weight() + p].dtype
     }
 
     /// What is in the kernel's name after the op.
@@ -228,191 +277,6 @@ impl Cuda<'_> {
         unit.part(WEIGHTS).part(&text);
         let norm = if op.norm.is_some() { "norm+" } else { "" };
         Some(unit.lower(format!("matmul/{norm}{}.rows", self.form()), groups.into(), op.cost(site)))
-    }
-
-    /// How the kernel for one row is cut: warps along a row, teams of them, rows of a team on their way, blocks.
-    fn row_cut(&self, units: usize) -> Option<(usize, usize, usize, usize)> {
-        let (k, sms) = (self.k(), caps(self.site).sms as usize);
-        // Chunks of 16 bytes in a row, and how many a thread may hold activations for.
-        let need = |p: &Product| {
-            let bits = p.planes.map_or(p.row_bytes * 8 / k, |s| s.bits);
-            let chunks = k * bits / 128;
-            (chunks, if p.int8 { 1 } else { 2 })
-        };
-        let wide = |p: &Product| k.is_multiple_of(32) && (p.int8 || p.planes.is_none()) && need(p).0 <= 32 * 16 * 4;
-        if !self.products.iter().all(wide) {
-            return None;
-        }
-        let along = self.products.iter().map(|p| need(p).0.div_ceil(32 * need(p).1)).max()?.min(16);
-        let total: usize = units * self.products.len() / self.op.outputs.len().max(1);
-        let mut groups = units.min(sms);
-        let each = total.div_ceil(groups);
-        let mut teams = (16 / along).clamp(1, each);
-        let mut depth = [8, 4, 2, 1].into_iter().find(|d| *d <= each.div_ceil(teams) && *d <= 4).unwrap_or(1);
-        let mut along = along;
-        if let Ok(c) = std::env::var("CUT") {
-            if c == "old" {
-                return None;
-            }
-            let key = format!("{}x{k}", units);
-            for part in c.split(';') {
-                if let Some((name, v)) = part.split_once('=')
-                    && name == key
-                {
-                    let v: Vec<usize> = v.split(',').map(|x| x.parse().unwrap()).collect();
-                    (along, teams, depth, groups) = (v[0], v[1], v[2], (units).min(v[3]));
-                }
-            }
-        }
-        Some((along, teams, depth, groups))
-    }
-
-    /// The kernel for one row; none where the weights' form or width has none.
-    fn row(&self) -> Option<Lowering> {
-        let (op, site, k) = (self.op, self.site, self.k());
-        let units: usize = site.outs.iter().map(|o| o.width).sum();
-        let (along, teams, depth, groups) = self.row_cut(units)?;
-        let threads = along * teams * 32;
-        let span = units.div_ceil(groups);
-        let products = op.outputs.iter().map(|t| op.products_of(t).len()).max()?;
-        let mut unit = self.unit(threads);
-        unit.read("X_IN", "float", Arg::In(0));
-        self.set_norm(&mut unit);
-        if !self.set_operands(&mut unit) {
-            return None;
-        }
-        // Where each product's rows begin among the units, and its place in its output's tree.
-        let (mut begins, mut ends, mut outputs) = (vec![], vec![], String::new());
-        let mut places: Vec<Option<(usize, usize)>> = vec![None; op.products];
-        let (mut early, mut leaves) = (String::new(), 0);
-        for (o, out) in site.outs.iter().enumerate() {
-            let begin = ends.last().copied().unwrap_or(0);
-            begins.push(begin);
-            ends.push(begin + out.width);
-            for (place, p) in op.products_of(&op.outputs[o]).into_iter().enumerate() {
-                if places[p].replace((o, place)).is_some() {
-                    return None;
-                }
-            }
-            let mut read = String::new();
-            let mut first_leaf = 0;
-            let value = {
-                let used = op.products_of(&op.outputs[o]);
-                let operand = std::cell::RefCell::new(vec![]);
-                let value = tree(&op.outputs[o], &|leaf| match used.iter().position(|&p| p == leaf) {
-                    Some(place) => format!("(factor * team_sum(part, {place} * SPAN + u - first))"),
-                    None if span <= threads => {
-                        let mut list = operand.borrow_mut();
-                        let i = list.iter().position(|l| *l == leaf).unwrap_or_else(|| {
-                            list.push(leaf);
-                            list.len() - 1
-                        });
-                        format!("early[{i}]")
-                    }
-                    None => format!("OPERAND{leaf}[u - {begin}u]"),
-                });
-                for (i, leaf) in operand.borrow().iter().enumerate() {
-                    read += &format!("early[{i}] = OPERAND{leaf}[unit - {begin}u]; ");
-                }
-                first_leaf += operand.borrow().len();
-                value
-            };
-            leaves = leaves.max(first_leaf);
-            let end = begin + out.width;
-            if !read.is_empty() {
-                early += &format!("if (unit < end && unit >= {begin}u && unit < {end}u) {{ {read}}}\n");
-            }
-            let otherwise = if o == 0 { "" } else { "else " };
-            outputs += &format!("{otherwise}if (u < {end}u) OUT{o}[u - {begin}u] = {value};\n");
-        }
-        let early = if leaves > 0 { format!("float early[{leaves}];\n{early}") } else { String::new() };
-        let any_int8 = self.products.iter().any(|p| p.int8);
-        // Products of one type are one stream.
-        let form = |p: usize| (self.products[p].planes, self.products[p].int8, site.ins[op.first_weight() + p].dtype);
-        let same = |a: usize, b: usize| match (form(a).0, form(b).0) {
-            (Some(x), Some(y)) => x == y,
-            (None, None) => form(a).2 == form(b).2,
-            _ => false,
-        };
-        let mut streams: Vec<Vec<usize>> = vec![];
-        for p in 0..op.products {
-            places[p]?;
-            match streams.iter_mut().find(|s| same(s[0], p)) {
-                Some(s) => s.push(p),
-                None => streams.push(vec![p]),
-            }
-        }
-        let (mut begin, mut fetches, mut norms, mut run) = (String::new(), String::new(), String::new(), "float twice = 0;\n".to_string());
-        for p in 0..op.products {
-            let (o, _) = places[p]?;
-            let (b, e) = (begins[o], ends[o]);
-            begin += &format!(
-                "const u32 from{p} = min(max(first, {b}u), {e}u), rows{p} = min(max(end, {b}u), {e}u) - from{p};\n"
-            );
-        }
-        for (s, list) in streams.iter().enumerate() {
-            let int8 = self.products[list[0]].int8;
-            begin += &format!("typedef decltype(W{}) T{s};\nauto find{s} = [&](u32 i, u32& row, u32& at) {{\n", list[0]);
-            for (n, &p) in list.iter().enumerate() {
-                let (o, place) = places[p]?;
-                let found = format!("row = from{p} - {}u + i, at = {place} * SPAN + from{p} - first + i; return W{p};", begins[o]);
-                if n + 1 < list.len() {
-                    begin += &format!("if (i < rows{p}) {{ {found} }}\ni -= rows{p};\n");
-                } else {
-                    begin += &format!("{found}\n}};\n");
-                }
-            }
-            let count = list.iter().map(|p| format!("rows{p}")).collect::<Vec<_>>().join(" + ");
-            begin += &format!("const u32 count{s} = {count};\n");
-            let make = format!("Stream<T{s}> s{s};\ns{s}.begin(find{s}, count{s}, team, along);\n");
-            if s == 0 {
-                begin += &make;
-            }
-            norms += &format!("T{s}::Mine mine{s}[Stream<T{s}>::EACH];\n");
-            let late = if s == 0 { "" } else { &make };
-            let hold = if int8 {
-                format!("hold_codes<T{s}>(view, along, mine{s})")
-            } else {
-                norms += &format!("hold_norm<T{s}>(NORM_WEIGHT, along, mine{s});\n");
-                format!("hold_floats<T{s}>(X_IN, along, mine{s}, {})", if s == 0 && !any_int8 { "squares" } else { "twice" })
-            };
-            run += &format!("{{\n{late}{hold};\ns{s}.run(find{s}, mine{s}, count{s}, team, along, part);\n}}\n");
-            let bytes: usize = list.iter().map(|&p| self.products[p].row_bytes).max()?;
-            let limit = std::env::var("FETCHKB").ok().and_then(|f| f.parse().ok()).unwrap_or(FETCH / 1024) * 1024;
-            let limit = limit / bytes.max(1) / list.len();
-            for (n, &p) in list.iter().enumerate() {
-                let (o, _) = places[p]?;
-                let skip = if s == 0 && n == 0 { teams * depth } else { 0 };
-                fetches += &format!(
-                    "if (rows{p} > {skip}u) {{ const u32 r = from{p} - {}u; W{p}.fetch(r + {skip}u, r + min(rows{p}, {}u)); }}\n",
-                    begins[o], (limit + skip).max(1)
-                );
-            }
-        }
-        let bits = |n| self.products.iter().any(|p| p.int8 && p.planes.is_some_and(|s| s.bits == n));
-        let (q, eo) = (bits(8), bits(4));
-        let room = ((along * products * span + threads / 32) * 4).next_multiple_of(16);
-        let staged = if any_int8 { k / 32 * 4 + k / 16 * 4 } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 };
-        if room + staged > caps(site).shared as usize {
-            return None;
-        }
-        unit.set("KW", along).set("TEAMS", teams).set("DEPTH", depth).set("UNITS", units).set("GROUPS", groups);
-        unit.set("SPAN", span).set("PRODUCTS", products).set("ROOM_BYTES", room);
-        unit.set("NEED_INT8", any_int8 as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
-        unit.shared(room + staged);
-        if let Ok(r) = std::env::var("RESIDENT") {
-            unit.resident(r.parse().unwrap());
-        }
-        let text = include_str!("row.cu")
-            .replace("ROW_BEGIN", &begin)
-            .replace("ROW_FETCHES", &fetches)
-            .replace("ROW_NORMS", &norms)
-            .replace("ROW_EARLY", &early)
-            .replace("ROW_STREAMS", &run)
-            .replace("ROW_OUTPUTS", &format!("for (u32 u = unit; u < end; u += THREADS) {{\n{outputs}}}"));
-        unit.part(WEIGHTS).part(&text);
-        let norm = if op.norm.is_some() { "norm+" } else { "" };
-        Some(unit.lower(format!("matmul/{norm}{}.row", self.form()), groups.into(), op.cost(site)))
     }
 
     fn tiles(&self) -> Option<Lowering> {
