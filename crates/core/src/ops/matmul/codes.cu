@@ -46,7 +46,7 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Pieces<P
 #pragma unroll
         for (int b = 0; b < BLOCKS; b++) {
             const u32 block = piece * BLOCKS + b;
-            if (block >= K / 32) break;
+            if (K % (BLOCKS * 32) != 0 && block >= K / 32) break;
             u32 a[4];
             if (BITS == 4) {
                 const u32 p = low[b * 4], q = high[b * 4];
@@ -65,9 +65,10 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Pieces<P
             }
 #pragma unroll
             for (int n = 0; n < NT; n++) {
-                if (n >= tiles) break;
-                const uint2 codes = *(const uint2*)(x + ((size_t)(block * tiles + n) * 32 + lane) * 2);
-                const float4* m = (const float4*)meta + (size_t)(block * tiles + n) * 8 + t * 2;
+                // Tiles beyond the last are made as well, of the last one's numbers: nobody stores them.
+                const u32 place = block * tiles + min((u32)n, tiles - 1);
+                const uint2 codes = *(const uint2*)(x + ((size_t)place * 32 + lane) * 2);
+                const float4* m = (const float4*)meta + (size_t)place * 8 + t * 2;
                 const float4 m0 = m[0], m1 = m[1];
                 const float d[2] = {m0.x, m1.x};
 #pragma unroll
