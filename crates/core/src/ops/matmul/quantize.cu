@@ -4,7 +4,7 @@
 // For each block of 32 elements and each eight tokens a warp's registers lie side by side, two words a lane (token 4 *
 // lane .., part lane % 4): of 4-bit codes, whose words hold eight adjacent elements, the even ones, then the odd ones of
 // the part; of 8-bit codes four elements of the first half, then four of the second. `META` has for each block and token
-// the scale, and `scale * sum of the codes` of all, of the first and of the second half.
+// the scale, `scale * sum of the codes`, and where a weight has scales for 16 that sum of either half.
 KERNEL {
     __shared__ float room[WARPS];
     const Args A = ARGS;
@@ -51,6 +51,8 @@ KERNEL {
             u32* to = Q + at + (lane + part % 2 * 2) * 2 + part / 2;
             to[0] = codes.x, to[2] = codes.y;
         }
-        if (part == 0) *(float4*)(META + (block * tiles * 8 + t) * 4) = make_float4(d, sum + other, sum, other);
+        float* meta = META + (block * tiles * 8 + t) * META_WORDS;
+        if (part == 0) meta[0] = d, meta[1] = sum + other;
+        if (part == 0 && META_WORDS == 4) meta[2] = sum, meta[3] = other;
     }
 }
