@@ -20,6 +20,8 @@ const COMMON: &str = include_str!("kernels/common.cuh");
 const BATCH: &str = include_str!("kernels/batch.cuh");
 /// Weights as kernels read them, and activations rounded to int8.
 pub const WEIGHTS: &str = include_str!("kernels/weights.cuh");
+/// Tensor cores, asynchronous copies and clusters; like [`MACHINE`], replaced where kernels run without a GPU.
+pub const TENSOR: &str = include_str!("kernels/tensor.cuh");
 /// Heads: norm, rotation, and vectors of a cache.
 pub const HEADS: &str = include_str!("kernels/heads.cuh");
 /// Causal convolution of a channel.

@@ -10,7 +10,7 @@ use libloading::Library;
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::batch::StepBatch;
 use onetrip_core::cpu_mem::AlignedBytes;
-use onetrip_core::cuda::MACHINE;
+use onetrip_core::cuda::{MACHINE, TENSOR};
 use onetrip_core::device::{Counts, Device, DeviceError, Recording, Ticket, WeightData};
 use onetrip_core::formats::DType;
 use onetrip_core::ops::{Code, CudaCaps, Op, Target, Text};
@@ -70,6 +70,7 @@ impl Emulated {
         let source = text
             .source
             .replace(MACHINE, "")
+            .replace(TENSOR, include_str!("emulated/tensor.h"))
             .replace("extern __shared__ uint4 dynamic[];", "uint4* dynamic = emulated_shared;");
         let source = format!(
             "{}\n{source}\nstatic void** emulated_args;\nstatic void emulated_call() {{ {}({}); }}\n\

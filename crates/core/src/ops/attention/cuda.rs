@@ -2,10 +2,11 @@
 //!
 //! - `rows` (up to 8 rows): one launch, which also rotates, writes the cache, splits the visible positions over blocks
 //!   and adds the parts up.
-//! - `blocks` (more rows): a fused write is a step of its own in front.
+//! - more rows: a fused write is a step of its own in front, then `tiles` where tensor cores can read the cache (f16),
+//!   else `blocks`.
 
 use super::*;
-use crate::cuda::{HEADS, Unit, cache_type, caps};
+use crate::cuda::{HEADS, TENSOR, Unit, cache_type, caps};
 use crate::ops::rope::cuda::set_rope;
 
 /// Query heads of a block at most: they share keys, and each takes registers.
@@ -120,6 +121,10 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     let mut ins = site.ins[..o.k].to_vec();
     ins.extend_from_slice(&site.ins[if op.write.is_some() { o.k + 2 + o.k_norm.is_some() as usize } else { o.k }..]);
     let cost = rest.cost(&Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() });
+    if [keys, values] == ["CACHE_F16"; 2] && caps(site).sm >= 80 {
+        steps.push(tiles(op, site, keys, cost));
+        return Lowering::Steps { steps, scratch: vec![] };
+    }
     let mut unit = unit(op, 8 * QUERIES as u32, keys, values, false);
     unit.set("QUERIES", QUERIES).set("KEYS_TILE", KEYS).write("OUT", "float", Arg::Out(0));
     unit.shared(4 * ((QUERIES + KEYS) * (op.dim + 4) + QUERIES * KEYS));
@@ -127,4 +132,29 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
     steps.push(unit.step("attention/blocks", grid, cost));
     Lowering::Steps { steps, scratch: vec![] }
+}
+
+/// The step of `tiles`: no cache is written here.
+fn tiles(op: &Attention, site: &Site, cache: &str, cost: Cost) -> Step {
+    let group = op.heads / op.kv_heads;
+    // With few rows, warps have keys of their own instead of rows.
+    let is_split = site.class == RowClass::Some;
+    let line = op.dim.next_multiple_of(16) + 8;
+    let bytes = |rows: usize, teams: usize, keys: usize| 2 * line * (2 * rows + teams * 4 * keys);
+    let (warps, keys) = match (is_split, op.dim <= 128) {
+        (true, _) => (4, 16),
+        (false, true) => (8, 64),
+        (false, false) if bytes(128, 1, 32) <= caps(site).shared as usize => (8, 32),
+        (false, false) => (4, 32),
+    };
+    let rows = if is_split { 16 } else { 16 * warps };
+    let together = (1..=group.min(rows)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1);
+    let queries = rows / together;
+    let mut unit = unit(op, 32 * warps as u32, cache, cache, false);
+    unit.set("ROWS", rows).set("HPB", together).set("QUERIES", queries).set("KEYS_TILE", keys);
+    unit.set("SPLIT_KEYS", is_split as u8).set("QUERIES_STAY", (op.dim <= 128) as u8).write("OUT", "float", Arg::Out(0));
+    unit.shared(bytes(rows, if is_split { warps } else { 1 }, keys));
+    unit.part(TENSOR).part(HEADS).part(include_str!("tiles.cu"));
+    let grid = (Expr::CeilDiv(Box::new(Expr::T), queries as u64) + Expr::S) * (op.heads / together);
+    unit.step("attention/tiles", grid, cost)
 }
