@@ -49,7 +49,8 @@ impl Emulated {
         Some(Emulated {
             folder: tempfile::tempdir().ok()?,
             kernels: HashMap::new(),
-            caps: CudaCaps { lt: false, ..CudaCaps::default() },
+            // Blocks run one after the other: no clusters, which came with 9.0.
+            caps: CudaCaps { lt: false, sm: 80, ..CudaCaps::default() },
             weights: vec![],
             states: vec![],
             arena: AlignedBytes::default(),

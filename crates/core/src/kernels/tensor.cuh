@@ -7,6 +7,11 @@ DEVICE u32 pack_f16(float low, float high) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
     return pair;
 }
+// Two numbers as the sum of two pairs of f16.
+DEVICE void split_f16(float a, float b, u32& high, u32& low) {
+    high = pack_f16(a, b);
+    low = pack_f16(a - low_f16(high), b - high_f16(high));
+}
 DEVICE float exp2_fast(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
@@ -52,11 +57,17 @@ DEVICE void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); 
 template <int N> DEVICE void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
 // Blocks of a cluster wait for each other; what they wrote to shared memory before is seen after.
-DEVICE void cluster_sync() {
+DEVICE void cluster_arrive() {
 #if __CUDA_ARCH__ >= 900
-    asm volatile("barrier.cluster.arrive.release;\n\tbarrier.cluster.wait.acquire;" ::: "memory");
+    asm volatile("barrier.cluster.arrive.release;" ::: "memory");
 #endif
 }
+DEVICE void cluster_wait() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+#endif
+}
+DEVICE void cluster_sync() { cluster_arrive(), cluster_wait(); }
 // What another block of the cluster has in its shared memory where this one has `p`.
 DEVICE float of_block(const float* p, u32 rank) {
     float x = 0;

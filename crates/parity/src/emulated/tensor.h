@@ -1,6 +1,10 @@
 // kernels/tensor.cuh in C++. There are no clusters: kernels made for them are not run here.
 static inline float half_of(u32 pair, u32 i) { return from_f16((u16)(pair >> (16 * i))); }
 static inline u32 pack_f16(float low, float high) { return to_f16(low) | (u32)to_f16(high) << 16; }
+static inline void split_f16(float a, float b, u32& high, u32& low) {
+    high = pack_f16(a, b);
+    low = pack_f16(a - half_of(high, 0), b - half_of(high, 1));
+}
 static inline float exp2_fast(float x) { return std::exp2(x); }
 
 static u32 matrix_a[64][32][4], matrix_b[64][32][2];
@@ -49,5 +53,7 @@ static void copy16(void* to, const void* from, bool is_there) {
 }
 static inline void copies_end() {}
 template <int N> static inline void copies_wait() {}
+static inline void cluster_arrive() {}
+static inline void cluster_wait() {}
 static inline void cluster_sync() {}
 static inline float of_block(const float* p, u32) { return *p; }

@@ -27,11 +27,6 @@ DEVICE float quad_sum(float x) {
     x += __shfl_xor_sync(FULL, x, 1);
     return x + __shfl_xor_sync(FULL, x, 2);
 }
-// Two numbers as the sum of two pairs of f16.
-DEVICE void split_f16(float a, float b, u32& high, u32& low) {
-    high = pack_f16(a, b);
-    low = pack_f16(a - low_f16(high), b - high_f16(high));
-}
 
 // Four rows of queries from row `r`: normed, rotated, scaled, and split. `room`: [4][DP] floats of this warp.
 DEVICE void make_queries(const Args& A, const Batch& batch, u32 r, u32 row0, u32 n, u32 head0, float* room, u16* high, u16* low) {
