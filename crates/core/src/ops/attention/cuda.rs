@@ -167,8 +167,10 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     let mut ins = site.ins[..o.k].to_vec();
     ins.extend_from_slice(&site.ins[if op.write.is_some() { o.k + 2 + o.k_norm.is_some() as usize } else { o.k }..]);
     let cost = rest.cost(&Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() });
-    if [keys, values] == ["CACHE_F16"; 2] && caps(site).sm >= 80 {
-        steps.push(tiles(op, site, keys, cost));
+    if [keys, values] == ["CACHE_F16"; 2]
+        && let Some(step) = tiles(op, site, keys, &cost)
+    {
+        steps.push(step);
         return Lowering::Steps { steps, scratch: vec![] };
     }
     let mut unit = unit(op, 8 * QUERIES as u32, keys, values, false);
@@ -180,19 +182,25 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     Lowering::Steps { steps, scratch: vec![] }
 }
 
-/// The step of `tiles`: no cache is written here.
-fn tiles(op: &Attention, site: &Site, cache: &str, cost: Cost) -> Step {
+/// The step of `tiles`, which writes no cache; none where the device has no such tensor cores or too little shared memory.
+fn tiles(op: &Attention, site: &Site, cache: &str, cost: &Cost) -> Option<Step> {
     let group = op.heads / op.kv_heads;
     // With few rows, warps have keys of their own instead of rows.
     let is_split = site.class == RowClass::Some;
     let line = op.dim.next_multiple_of(16) + 8;
     let bytes = |rows: usize, teams: usize, keys: usize| 2 * line * (2 * rows + teams * 4 * keys);
-    let (warps, keys) = match (is_split, op.dim <= 128) {
-        (true, _) => (4, 16),
-        (false, true) => (8, 64),
-        (false, false) if bytes(128, 1, 32) <= caps(site).shared as usize => (8, 32),
-        (false, false) => (4, 32),
+    // Warps and keys of a tile, the fastest first.
+    let forms: &[(usize, usize)] = match (is_split, op.dim <= 128) {
+        (true, _) => &[(4, 16), (2, 16)],
+        (false, true) => &[(8, 64), (4, 64), (4, 32)],
+        (false, false) => &[(8, 32), (4, 32), (4, 16)],
     };
+    let shared = |(warps, keys): (usize, usize)| {
+        if is_split { bytes(16, warps, keys) } else { bytes(16 * warps, 1, keys) }
+    };
+    let room = if caps(site).sm >= 80 { caps(site).shared as usize } else { 0 };
+    let form = *forms.iter().find(|form| shared(**form) <= room)?;
+    let (warps, keys) = form;
     let rows = if is_split { 16 } else { 16 * warps };
     let together = (1..=group.min(rows)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1);
     let queries = rows / together;
@@ -203,8 +211,8 @@ fn tiles(op: &Attention, site: &Site, cache: &str, cost: Cost) -> Step {
         "float",
         Arg::Out(0),
     );
-    unit.shared(bytes(rows, if is_split { warps } else { 1 }, keys));
+    unit.shared(shared(form));
     unit.part(TENSOR).part(HEADS).part(include_str!("tiles.cu"));
     let grid = (Expr::CeilDiv(Box::new(Expr::T), queries as u64) + Expr::S) * (op.heads / together);
-    unit.step("attention/tiles", grid, cost)
+    Some(unit.step("attention/tiles", grid, cost.clone()))
 }

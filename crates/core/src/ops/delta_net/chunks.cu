@@ -18,6 +18,7 @@
 #define SQUARE (CHUNK + 4)
 
 #if PREPARE
+#if FRONT
 // Channels of the joint row that a lane goes down with: the convolution's last inputs, newest last.
 struct Runner {
     float w[TAPS], last[TAPS - 1];
@@ -37,6 +38,7 @@ struct Runner {
         return silu(y);
     }
 };
+#endif
 
 KERNEL {
     extern __shared__ uint4 dynamic[];

@@ -153,7 +153,7 @@ fn chunks(op: &DeltaNet, site: &Site, form: &str) -> Option<Lowering> {
             bytes = bytes + Expr::T * (4 * width);
         }
     }
-    unit.shared(first_shared).part(TENSOR).part(CONV).part(include_str!("chunks.cu"));
+    unit.resident(2).shared(first_shared).part(TENSOR).part(CONV).part(include_str!("chunks.cu"));
     let (cost, norm) = match op.norm {
         Some(_) => Some(norm_step(op, site)).map_or((op.cost(site), None), |(cost, step)| (cost, Some(step))),
         None => (op.cost(site), None),
