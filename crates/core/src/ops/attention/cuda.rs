@@ -2,8 +2,8 @@
 //!
 //! - `rows` (up to 8 rows): one launch, which also rotates, writes the cache, splits the visible positions over blocks
 //!   and adds the parts up.
-//! - more rows: a fused write is a step of its own in front, then `tiles` where tensor cores can read the cache (f16),
-//!   else `blocks`.
+//! - more rows: a fused write is a step of its own in front, then `tiles` where there are tensor
+//!   cores and the shared memory for it, else `blocks`.
 
 use super::*;
 use crate::cuda::{HEADS, TENSOR, Unit, cache_type, caps};
@@ -167,9 +167,7 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     let mut ins = site.ins[..o.k].to_vec();
     ins.extend_from_slice(&site.ins[if op.write.is_some() { o.k + 2 + o.k_norm.is_some() as usize } else { o.k }..]);
     let cost = rest.cost(&Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() });
-    if [keys, values] == ["CACHE_F16"; 2]
-        && let Some(step) = tiles(op, site, keys, &cost)
-    {
+    if let Some(step) = tiles(op, site, [keys, values], &cost) {
         steps.push(step);
         return Lowering::Steps { steps, scratch: vec![] };
     }
@@ -183,12 +181,13 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
 }
 
 /// The step of `tiles`, which writes no cache; none where the device has no such tensor cores or too little shared memory.
-fn tiles(op: &Attention, site: &Site, cache: &str, cost: &Cost) -> Option<Step> {
+fn tiles(op: &Attention, site: &Site, caches: [&str; 2], cost: &Cost) -> Option<Step> {
     let group = op.heads / op.kv_heads;
     // With few rows, warps have keys of their own instead of rows.
     let is_split = site.class == RowClass::Some;
     let line = op.dim.next_multiple_of(16) + 8;
-    let bytes = |rows: usize, teams: usize, keys: usize| 2 * line * (2 * rows + teams * 4 * keys);
+    let parts = if caches == ["CACHE_F16"; 2] { 1 } else { 2 };
+    let bytes = |rows: usize, teams: usize, keys: usize| 2 * line * (2 * rows + teams * 4 * parts * keys);
     // Warps and keys of a tile, the fastest first.
     let forms: &[(usize, usize)] = match (is_split, op.dim <= 128) {
         (true, _) => &[(4, 16), (2, 16)],
@@ -204,7 +203,7 @@ fn tiles(op: &Attention, site: &Site, cache: &str, cost: &Cost) -> Option<Step> 
     let rows = if is_split { 16 } else { 16 * warps };
     let together = (1..=group.min(rows)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1);
     let queries = rows / together;
-    let mut unit = unit(op, 32 * warps as u32, cache, cache, false);
+    let mut unit = unit(op, 32 * warps as u32, caches[0], caches[1], false);
     unit.set("ROWS", rows).set("HPB", together).set("QUERIES", queries).set("KEYS_TILE", keys);
     unit.set("SPLIT_KEYS", is_split as u8).set("QUERIES_STAY", (op.dim <= 128) as u8).write(
         "OUT",

@@ -1,4 +1,4 @@
-// Attention of many rows over caches in f16, on tensor cores. A block has ROWS rows, each a query and one of HPB heads of a
+// Attention of many rows on tensor cores. A block has ROWS rows, each a query and one of HPB heads of a
 // key head (they share its keys), and streams over KEYS_TILE keys at a time with a running maximum and sum; a warp has 16 of
 // the rows. With SPLIT_KEYS (few rows) all warps have the same 16 rows and each has keys of its own; they meet at the end.
 // The cache holds this step's keys already.
@@ -14,8 +14,27 @@
 #define LINE (DP + 8)
 #define RPL ((DIM + 31) / 32)
 #define TEAM (SPLIT_KEYS ? 32 : THREADS)
+// A tile of keys or of values: f16, and what rounding left if the cache holds something else.
+#define PARTS (KEY_TYPE == CACHE_F16 && VALUE_TYPE == CACHE_F16 ? 1 : 2)
 #define TILE (KEYS_TILE * LINE)
-typedef CacheRow<CACHE_F16, DIM> Row;
+#define HELD (PARTS * TILE)
+
+// Eight numbers from element `e` of a row of a cache (row `at` of all) to a tile.
+template <int TYPE> DEVICE void bring(u16* to, const u8* cache, size_t at, u32 e, bool is_there) {
+    typedef CacheRow<TYPE, DIM> Row;
+    if (TYPE == CACHE_F16) {
+        copy16(to, cache + (is_there ? at * Row::BYTES + e * 2 : 0), is_there);
+        if (PARTS == 2) copy16(to + TILE, cache, false);
+        return;
+    }
+    float v[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    if (is_there) Row::load8(cache + at * Row::BYTES, e, v);
+    uint4 high, low;
+    split_f16(v[0], v[1], high.x, low.x), split_f16(v[2], v[3], high.y, low.y);
+    split_f16(v[4], v[5], high.z, low.z), split_f16(v[6], v[7], high.w, low.w);
+    *(uint4*)to = high;
+    *(uint4*)(to + TILE) = low;
+}
 
 // Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
 DEVICE float scale_to(float m, float most) { return exp2_fast(m - (most == -INFINITE ? 0.0f : most)); }
@@ -101,7 +120,7 @@ KERNEL {
     extern __shared__ uint4 dynamic[];
     u16* high = (u16*)dynamic;           // [ROWS][LINE]
     u16* low = high + ROWS * LINE;       // [ROWS][LINE]
-    u16* tiles = low + ROWS * LINE;      // [teams][2][keys, values][KEYS_TILE][LINE]
+    u16* tiles = low + ROWS * LINE;      // [teams][2][keys, values][PARTS][KEYS_TILE][LINE]
     const Args A = ARGS;
     allow_next();
     wait_for_inputs();
@@ -128,10 +147,10 @@ KERNEL {
     const u32 stride = SPLIT_KEYS ? WARPS * KEYS_TILE : KEYS_TILE;
     const u32 page_len = batch.page_len();
     const u32* pages = batch.w + batch.w[8] + seq * batch.w[9];
-    if (SPLIT_KEYS) tiles += warp * (4 * TILE);
+    if (SPLIT_KEYS) tiles += warp * (4 * HELD);
 
     auto fetch = [&](u32 tile, u32 buffer) {
-        u16* keys = tiles + buffer * (2 * TILE);
+        u16* keys = tiles + buffer * (2 * HELD);
         const u32 first_page = tile / page_len, first_offset = tile - first_page * page_len;
 #pragma unroll
         for (u32 at = member; at < KEYS_TILE * (DP / 8); at += TEAM) {
@@ -139,9 +158,9 @@ KERNEL {
             u32 page = first_page, offset = first_offset + j;
             while (offset >= page_len) offset -= page_len, page++;
             const bool is_there = tile + j < end && e < DIM;
-            const size_t place = is_there ? (((size_t)pages[page] * KV_HEADS + kvh) * page_len + offset) * Row::BYTES + e * 2 : 0;
-            copy16(keys + j * LINE + e, KEYS + place, is_there);
-            copy16(keys + TILE + j * LINE + e, VALUES + place, is_there);
+            const size_t place = is_there ? ((size_t)pages[page] * KV_HEADS + kvh) * page_len + offset : 0;
+            bring<KEY_TYPE>(keys + j * LINE + e, KEYS, place, e, is_there);
+            bring<VALUE_TYPE>(keys + HELD + j * LINE + e, VALUES, place, e, is_there);
         }
         copies_end();
     };
@@ -149,7 +168,7 @@ KERNEL {
     fetch(tile, 0);
 
     // Queries: the second buffer is free until the first tile is there.
-    float* room = (float*)(tiles + 2 * TILE) + (SPLIT_KEYS ? 0 : warp * (4 * DP));
+    float* room = (float*)(tiles + 2 * HELD) + (SPLIT_KEYS ? 0 : warp * (4 * DP));
     const u32 own_rows = ROWS / WARPS;
 #pragma unroll 1
     for (u32 r = 0; r < own_rows; r += 4) make_queries(A, batch, warp * own_rows + r, row0, n, head0, room, high, low);
@@ -179,8 +198,8 @@ KERNEL {
         if (SPLIT_KEYS) __syncwarp();
         else __syncthreads();
         if (tile + stride < end) fetch(tile + stride, buffer ^ 1);
-        const u16* keys = tiles + buffer * (2 * TILE);
-        const u16* values = keys + TILE;
+        const u16* keys = tiles + buffer * (2 * HELD);
+        const u16* values = keys + HELD;
         float s[KEYS_TILE / 8][4];
 #pragma unroll
         for (int i = 0; i < KEYS_TILE / 8; i++) s[i][0] = 0, s[i][1] = 0, s[i][2] = 0, s[i][3] = 0;
@@ -197,11 +216,16 @@ KERNEL {
 #pragma unroll
             for (int i = 0; i < KEYS_TILE / 16; i++) {
                 u32 b[4];
-                load_matrices(b, keys + (i * 16 + lane / 16 * 8 + lane % 8) * LINE + k * 16 + lane / 8 % 2 * 8);
+                const u16* from = keys + (i * 16 + lane / 16 * 8 + lane % 8) * LINE + k * 16 + lane / 8 % 2 * 8;
+                load_matrices(b, from);
                 mma_f16(s[2 * i], q, b[0], b[1]);
                 mma_f16(s[2 * i + 1], q, b[2], b[3]);
                 mma_f16(s[2 * i], rest, b[0], b[1]);
                 mma_f16(s[2 * i + 1], rest, b[2], b[3]);
+                if (PARTS == 1) continue;
+                load_matrices(b, from + TILE);
+                mma_f16(s[2 * i], q, b[0], b[1]);
+                mma_f16(s[2 * i + 1], q, b[2], b[3]);
             }
         }
         if (HAS_SOFTCAP) {
@@ -254,11 +278,16 @@ KERNEL {
 #pragma unroll
             for (int i = 0; i < DP / 16; i++) {
                 u32 b[4];
-                load_transposed(b, values + (k * 16 + lane % 16) * LINE + i * 16 + lane / 16 * 8);
+                const u16* from = values + (k * 16 + lane % 16) * LINE + i * 16 + lane / 16 * 8;
+                load_transposed(b, from);
                 mma_f16(acc[2 * i], p, b[0], b[1]);
                 mma_f16(acc[2 * i + 1], p, b[2], b[3]);
                 mma_f16(acc[2 * i], rest, b[0], b[1]);
                 mma_f16(acc[2 * i + 1], rest, b[2], b[3]);
+                if (PARTS == 1) continue;
+                load_transposed(b, from + TILE);
+                mma_f16(acc[2 * i], p, b[0], b[1]);
+                mma_f16(acc[2 * i + 1], p, b[2], b[3]);
             }
         }
     }
@@ -284,10 +313,10 @@ KERNEL {
         const u32 r = at / (DIM / 2), d = at % (DIM / 2) * 2;
         float top = -INFINITE, all = 0, x = 0, y = 0;
 #pragma unroll
-        for (int w = 0; w < WARPS; w++) top = fmaxf(top, parts[w * 2 * TILE + 16 * DP + r]);
+        for (int w = 0; w < WARPS; w++) top = fmaxf(top, parts[w * 2 * HELD + 16 * DP + r]);
 #pragma unroll
         for (int w = 0; w < WARPS; w++) {
-            const float* of = parts + w * 2 * TILE;
+            const float* of = parts + w * 2 * HELD;
             const float f = scale_to(of[16 * DP + r], top);
             all += f * of[16 * DP + 16 + r];
             x += f * of[r * DP + d], y += f * of[r * DP + d + 1];
