@@ -40,6 +40,7 @@ constant bool NORM = true;
 constant float EPS = 0.000001;
 constant bool ROUNDED = true;
 constant bool FLOATS = true;
+constant bool HALVES = false;
 constant bool NATURAL = true;
 constant bool PERMUTED = false;
 constant uint AT_PERMUTED = 24u;
@@ -146,24 +147,24 @@ uint batch_page_offset(
 }
 
 uint batch_logit_row(
-    uint i_2,
+    uint i_3,
     device type_1 const& batch,
     constant _mslBufferSizes& _buffer_sizes
 ) {
     uint _e4 = batch[10];
-    uint _e7 = batch[_e4 + i_2];
+    uint _e7 = batch[_e4 + i_3];
     return _e7;
 }
 
 uint batch_history(
     uint seq_3,
-    uint i_3,
+    uint i_4,
     device type_1 const& batch,
     constant _mslBufferSizes& _buffer_sizes
 ) {
     uint _e5 = batch[11];
     uint _e7 = batch_span(seq_3, 13u, batch, _buffer_sizes);
-    uint _e11 = batch[(_e5 + _e7) + i_3];
+    uint _e11 = batch[(_e5 + _e7) + i_4];
     return _e11;
 }
 
@@ -171,12 +172,12 @@ float batch_cos(
     uint table,
     uint row_3,
     uint pairs,
-    uint i_4,
+    uint i_5,
     device type_1 const& batch,
     constant _mslBufferSizes& _buffer_sizes
 ) {
     uint _e9 = batch[16u + table];
-    uint _e16 = batch[(_e9 + ((row_3 * 2u) * pairs)) + i_4];
+    uint _e16 = batch[(_e9 + ((row_3 * 2u) * pairs)) + i_5];
     return as_type<float>(_e16);
 }
 
@@ -184,12 +185,12 @@ float batch_sin(
     uint table_1,
     uint row_4,
     uint pairs_1,
-    uint i_5,
+    uint i_6,
     device type_1 const& batch,
     constant _mslBufferSizes& _buffer_sizes
 ) {
     uint _e9 = batch[16u + table_1];
-    uint _e17 = batch[((_e9 + ((row_4 * 2u) * pairs_1)) + pairs_1) + i_5];
+    uint _e17 = batch[((_e9 + ((row_4 * 2u) * pairs_1)) + pairs_1) + i_6];
     return as_type<float>(_e17);
 }
 
@@ -265,50 +266,57 @@ uint rows(
 }
 
 float x_at(
-    uint i_6,
-    device type_5 const& x_12,
+    uint i_7,
+    device type_5 const& x_13,
     constant _mslBufferSizes& _buffer_sizes
 ) {
-    float _e3 = x_12[i_6];
+    float _e3 = x_13[i_7];
     return _e3;
 }
 
 float norm_at(
-    uint i_7,
+    uint i_8,
     device type_5 const& norm,
     constant _mslBufferSizes& _buffer_sizes
 ) {
-    float _e3 = norm[i_7];
+    float _e3 = norm[i_8];
     return _e3;
 }
 
 void put_rounded(
-    uint i_8,
+    uint i_9,
     uint x_6,
     device type_1& rounded,
     constant _mslBufferSizes& _buffer_sizes
 ) {
-    rounded[i_8] = x_6;
+    rounded[i_9] = x_6;
     return;
 }
 
-void put_float(
-    uint i_9,
+void put_floats(
+    uint i_10,
     float x_7,
     device type_5& floats,
     constant _mslBufferSizes& _buffer_sizes
 ) {
-    floats[i_9] = x_7;
+    floats[i_10] = x_7;
+    return;
+}
+
+void put_halves(
+    uint i_11,
+    uint x_8
+) {
     return;
 }
 
 float lanes_sum(
-    float x_8,
+    float x_9,
     uint lid_1
 ) {
     float sum_1 = {};
     uint n = 16u;
-    sum_1 = x_8;
+    sum_1 = x_9;
     uint2 loop_bound = uint2(4294967295u);
     bool loop_init = true;
     while(true) {
@@ -337,13 +345,13 @@ float lanes_sum(
 }
 
 float workgroup_sum(
-    float x_9,
+    float x_10,
     uint lid_2,
     threadgroup type_7& reduce_part
 ) {
     float sum_2 = 0.0;
-    uint i_10 = 0u;
-    float _e2 = lanes_sum(x_9, lid_2);
+    uint i_12 = 0u;
+    float _e2 = lanes_sum(x_10, lid_2);
     if (naga_mod(lid_2, LANES) == 0u) {
         reduce_part.inner[naga_div(lid_2, LANES)] = _e2;
     }
@@ -354,18 +362,18 @@ float workgroup_sum(
         if (metal::all(loop_bound_1 == uint2(0u))) { break; }
         loop_bound_1 -= uint2(loop_bound_1.y == 0u, 1u);
         if (!loop_init_1) {
-            uint _e25 = i_10;
-            i_10 = _e25 + 1u;
+            uint _e25 = i_12;
+            i_12 = _e25 + 1u;
         }
         loop_init_1 = false;
-        uint _e15 = i_10;
+        uint _e15 = i_12;
         if (_e15 < 4u) {
         } else {
             break;
         }
         {
             float _e18 = sum_2;
-            uint _e20 = i_10;
+            uint _e20 = i_12;
             float _e22 = reduce_part.inner[_e20];
             sum_2 = _e18 + _e22;
         }
@@ -376,15 +384,15 @@ float workgroup_sum(
 }
 
 float workgroup_max(
-    float x_10,
+    float x_11,
     uint lid_3,
     threadgroup type_7& reduce_part
 ) {
     float part = {};
     uint n_1 = 16u;
     float largest = {};
-    uint i_11 = 1u;
-    part = x_10;
+    uint i_13 = 1u;
+    part = x_11;
     uint2 loop_bound_2 = uint2(4294967295u);
     bool loop_init_2 = true;
     while(true) {
@@ -421,18 +429,18 @@ float workgroup_max(
         if (metal::all(loop_bound_3 == uint2(0u))) { break; }
         loop_bound_3 -= uint2(loop_bound_3.y == 0u, 1u);
         if (!loop_init_3) {
-            uint _e41 = i_11;
-            i_11 = _e41 + 1u;
+            uint _e41 = i_13;
+            i_13 = _e41 + 1u;
         }
         loop_init_3 = false;
-        uint _e31 = i_11;
+        uint _e31 = i_13;
         if (_e31 < 4u) {
         } else {
             break;
         }
         {
             float _e34 = largest;
-            uint _e36 = i_11;
+            uint _e36 = i_13;
             float _e38 = reduce_part.inner[_e36];
             largest = metal::max(_e34, _e38);
         }
@@ -450,29 +458,29 @@ Block rounded_block(
     uint row_5,
     uint block_1,
     float factor_1,
-    device type_5 const& x_12,
+    device type_5 const& x_13,
     device type_5 const& norm,
     constant _mslBufferSizes& _buffer_sizes
 ) {
     float largest_1 = 0.0;
-    type_10 x_11 = {};
-    uint i_12 = 0u;
+    type_10 x_12 = {};
+    uint i_14 = 0u;
     uint j = {};
     Block b_1 = {};
     float inverse = 0.0;
     metal::int2 sums = metal::int2(0);
-    uint i_13 = 0u;
+    uint i_15 = 0u;
     uint2 loop_bound_4 = uint2(4294967295u);
     bool loop_init_4 = true;
     while(true) {
         if (metal::all(loop_bound_4 == uint2(0u))) { break; }
         loop_bound_4 -= uint2(loop_bound_4.y == 0u, 1u);
         if (!loop_init_4) {
-            uint _e52 = i_12;
-            i_12 = _e52 + 1u;
+            uint _e52 = i_14;
+            i_14 = _e52 + 1u;
         }
         loop_init_4 = false;
-        uint _e8 = i_12;
+        uint _e8 = i_14;
         if (_e8 < 8u) {
         } else {
             break;
@@ -495,18 +503,18 @@ Block rounded_block(
                     break;
                 }
                 {
-                    uint _e19 = i_12;
+                    uint _e19 = i_14;
                     uint _e22 = j;
                     uint at = ((block_1 * 32u) + (4u * _e19)) + _e22;
-                    uint _e24 = i_12;
+                    uint _e24 = i_14;
                     uint _e26 = j;
-                    float _e31 = x_at((row_5 * K) + at, x_12, _buffer_sizes);
+                    float _e31 = x_at((row_5 * K) + at, x_13, _buffer_sizes);
                     float _e33 = norm_at(at, norm, _buffer_sizes);
-                    x_11.inner[_e24][_e26] = (_e31 * factor_1) * _e33;
+                    x_12.inner[_e24][_e26] = (_e31 * factor_1) * _e33;
                 }
             }
-            uint _e38 = i_12;
-            metal::float4 _e40 = x_11.inner[_e38];
+            uint _e38 = i_14;
+            metal::float4 _e40 = x_12.inner[_e38];
             metal::float4 size = metal::abs(_e40);
             float _e42 = largest_1;
             largest_1 = metal::max(_e42, metal::max(metal::max(size.x, size.y), metal::max(size.z, size.w)));
@@ -528,25 +536,25 @@ Block rounded_block(
         if (metal::all(loop_bound_6 == uint2(0u))) { break; }
         loop_bound_6 -= uint2(loop_bound_6.y == 0u, 1u);
         if (!loop_init_6) {
-            uint _e106 = i_13;
-            i_13 = _e106 + 1u;
+            uint _e106 = i_15;
+            i_15 = _e106 + 1u;
         }
         loop_init_6 = false;
-        uint _e74 = i_13;
+        uint _e74 = i_15;
         if (_e74 < 8u) {
         } else {
             break;
         }
         {
-            uint _e77 = i_13;
-            metal::float4 _e79 = x_11.inner[_e77];
+            uint _e77 = i_15;
+            metal::float4 _e79 = x_12.inner[_e77];
             float _e80 = inverse;
             metal::int4 code = naga_f2i32(metal::rint(_e79 * _e80));
             int sum_3 = as_type<int>(as_type<uint>(as_type<int>(as_type<uint>(as_type<int>(as_type<uint>(code.x) + as_type<uint>(code.y))) + as_type<uint>(code.z))) + as_type<uint>(code.w));
             metal::int2 _e91 = sums;
-            uint _e96 = i_13;
+            uint _e96 = i_15;
             sums = as_type<metal::int2>(as_type<metal::uint2>(_e91) + as_type<metal::uint2>((_e96 < 4u) ? metal::int2(sum_3, 0) : metal::int2(0, sum_3)));
-            uint _e102 = i_13;
+            uint _e102 = i_15;
             b_1.codes.inner[_e102] = as_type<uint>(packed_char4(code));
         }
     }
@@ -558,14 +566,14 @@ Block rounded_block(
 
 uint permuted_word(
     Block r,
-    uint i_14
+    uint i_16
 ) {
     type_8 codes = {};
     codes = r.codes;
-    uint _e7 = codes.inner[i_14 & 6u];
-    uint a_1 = _e7 >> (8u * (i_14 & 1u));
-    uint _e18 = codes.inner[(i_14 & 6u) + 1u];
-    uint c = _e18 >> (8u * (i_14 & 1u));
+    uint _e7 = codes.inner[i_16 & 6u];
+    uint a_1 = _e7 >> (8u * (i_16 & 1u));
+    uint _e18 = codes.inner[(i_16 & 6u) + 1u];
+    uint c = _e18 >> (8u * (i_16 & 1u));
     return (((a_1 & 255u) | ((a_1 >> 8u) & 65280u)) | ((c & 255u) << 16u)) | ((c << 8u) & 4278190080u);
 }
 
@@ -573,13 +581,13 @@ void round_block(
     uint row_6,
     uint block_2,
     float factor_2,
-    device type_5 const& x_12,
+    device type_5 const& x_13,
     device type_5 const& norm,
     device type_1& rounded,
     constant _mslBufferSizes& _buffer_sizes
 ) {
-    uint i_15 = 0u;
-    Block _e3 = rounded_block(row_6, block_2, factor_2, x_12, norm, _buffer_sizes);
+    uint i_17 = 0u;
+    Block _e3 = rounded_block(row_6, block_2, factor_2, x_13, norm, _buffer_sizes);
     uint at_1 = (row_6 * ROUNDED_ROW) + (block_2 * 8u);
     uint2 loop_bound_7 = uint2(4294967295u);
     bool loop_init_7 = true;
@@ -587,24 +595,24 @@ void round_block(
         if (metal::all(loop_bound_7 == uint2(0u))) { break; }
         loop_bound_7 -= uint2(loop_bound_7.y == 0u, 1u);
         if (!loop_init_7) {
-            uint _e28 = i_15;
-            i_15 = _e28 + 1u;
+            uint _e28 = i_17;
+            i_17 = _e28 + 1u;
         }
         loop_init_7 = false;
-        uint _e11 = i_15;
+        uint _e11 = i_17;
         if (_e11 < 8u) {
         } else {
             break;
         }
         {
             if (NATURAL) {
-                uint _e15 = i_15;
-                uint _e18 = i_15;
+                uint _e15 = i_17;
+                uint _e18 = i_17;
                 put_rounded(at_1 + _e15, _e3.codes.inner[_e18], rounded, _buffer_sizes);
             }
             if (PERMUTED) {
-                uint _e23 = i_15;
-                uint _e25 = i_15;
+                uint _e23 = i_17;
+                uint _e25 = i_17;
                 uint _e26 = permuted_word(_e3, _e25);
                 put_rounded((at_1 + AT_PERMUTED) + _e23, _e26, rounded, _buffer_sizes);
             }
@@ -623,7 +631,7 @@ struct main_Input {
 , metal::uint3 nwg [[threadgroups_per_grid]]
 , uint lid [[thread_index_in_threadgroup]]
 , device type_1 const& batch [[user(fake0)]]
-, device type_5 const& x_12 [[user(fake0)]]
+, device type_5 const& x_13 [[user(fake0)]]
 , device type_5 const& norm [[user(fake0)]]
 , device type_1& rounded [[user(fake0)]]
 , device type_5& floats [[user(fake0)]]
@@ -638,6 +646,7 @@ struct main_Input {
     float sum = 0.0;
     uint i = {};
     uint i_1 = {};
+    uint i_2 = {};
     uint block = {};
     uint row_7 = wid.x + (wid.y * nwg.x);
     uint _e8 = rows(batch, _buffer_sizes);
@@ -663,7 +672,7 @@ struct main_Input {
             }
             {
                 uint _e21 = i;
-                float _e23 = x_at((row_7 * K) + _e21, x_12, _buffer_sizes);
+                float _e23 = x_at((row_7 * K) + _e21, x_13, _buffer_sizes);
                 float _e24 = sum;
                 sum = _e24 + (_e23 * _e23);
             }
@@ -693,35 +702,70 @@ struct main_Input {
             {
                 uint _e46 = i_1;
                 uint _e50 = i_1;
-                float _e52 = x_at((row_7 * K) + _e50, x_12, _buffer_sizes);
+                float _e52 = x_at((row_7 * K) + _e50, x_13, _buffer_sizes);
                 float _e53 = factor;
                 uint _e55 = i_1;
                 float _e56 = norm_at(_e55, norm, _buffer_sizes);
-                put_float((row_7 * K) + _e46, (_e52 * _e53) * _e56, floats, _buffer_sizes);
+                put_floats((row_7 * K) + _e46, (_e52 * _e53) * _e56, floats, _buffer_sizes);
             }
         }
     }
-    if (ROUNDED) {
-        block = lid;
+    if (HALVES) {
+        i_2 = lid;
         uint2 loop_bound_10 = uint2(4294967295u);
         bool loop_init_10 = true;
         while(true) {
             if (metal::all(loop_bound_10 == uint2(0u))) { break; }
             loop_bound_10 -= uint2(loop_bound_10.y == 0u, 1u);
             if (!loop_init_10) {
-                uint _e68 = block;
-                block = _e68 + WG;
+                uint _e110 = i_2;
+                i_2 = _e110 + WG;
             }
             loop_init_10 = false;
-            uint _e63 = block;
-            if (_e63 < 3u) {
+            uint _e63 = i_2;
+            if (_e63 < 48u) {
             } else {
                 break;
             }
             {
-                uint _e66 = block;
-                float _e67 = factor;
-                round_block(row_7, _e66, _e67, x_12, norm, rounded, _buffer_sizes);
+                uint _e67 = i_2;
+                uint _e70 = i_2;
+                metal::uint2 at_2 = metal::uint2(2u * _e67, (2u * _e70) + 1u);
+                float _e79 = x_at((row_7 * K) + at_2.x, x_13, _buffer_sizes);
+                float _e81 = norm_at(at_2.x, norm, _buffer_sizes);
+                float _e87 = x_at((row_7 * K) + at_2.y, x_13, _buffer_sizes);
+                float _e89 = norm_at(at_2.y, norm, _buffer_sizes);
+                float _e92 = factor;
+                metal::float2 x_14 = metal::float2(_e79 * _e81, _e87 * _e89) * _e92;
+                metal::float2 near = metal::clamp(x_14, metal::float2(-65504.0), metal::float2(65504.0));
+                uint _e101 = i_2;
+                uint _e104 = f16_bits(near.x);
+                uint _e106 = f16_bits(near.y);
+                put_halves((row_7 * 48u) + _e101, _e104 | (_e106 << 16u));
+            }
+        }
+    }
+    if (ROUNDED) {
+        block = lid;
+        uint2 loop_bound_11 = uint2(4294967295u);
+        bool loop_init_11 = true;
+        while(true) {
+            if (metal::all(loop_bound_11 == uint2(0u))) { break; }
+            loop_bound_11 -= uint2(loop_bound_11.y == 0u, 1u);
+            if (!loop_init_11) {
+                uint _e120 = block;
+                block = _e120 + WG;
+            }
+            loop_init_11 = false;
+            uint _e115 = block;
+            if (_e115 < 3u) {
+            } else {
+                break;
+            }
+            {
+                uint _e118 = block;
+                float _e119 = factor;
+                round_block(row_7, _e118, _e119, x_13, norm, rounded, _buffer_sizes);
             }
         }
         return;
