@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use onetrip_core::device::Commit;
+use onetrip_core::device::{Commit, RING};
 use onetrip_core::expr::Bind;
 use onetrip_core::plan::human;
 use onetrip_engine::model::PlanKey;
@@ -100,7 +100,9 @@ fn measure(model_args: &ModelArgs, args: Sizes, out: &Out) -> Result<(), Fail> {
     }
     let start = Instant::now();
     let model = load::model(load::file(model_args.file.path())?, model_args)?;
-    let context = args.prompt.max(args.context.max(1) + args.generate);
+    // With room to run ahead to the end: as many ticks are handed over in the measured time as are read in it.
+    let ahead = if args.generate > 0 { args.generate + RING } else { 0 };
+    let context = args.prompt.max(args.context.max(1) + ahead);
     let mut engine = load::engine(model, model_args, context, args.batch)?;
     let load_s = start.elapsed().as_secs_f64();
     let prefill = if args.prompt > 0 { Some(prefill(&mut engine, &args)?) } else { None };

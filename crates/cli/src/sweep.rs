@@ -16,7 +16,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use onetrip_core::device::{Commit, HandOver};
+use onetrip_core::device::{Commit, HandOver, RING};
 use onetrip_core::expr::Bind;
 use onetrip_core::probe::{Silent, dispatch_times};
 use onetrip_engine::model::PlanKey;
@@ -104,7 +104,8 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
     let file = write.map(|file| profile_file(file, &hardware, &caps.isa, args.device())).transpose()?;
     let model = load::model(load::file(args.file.path())?, args)?;
     let most = sizes.batches.iter().copied().max().unwrap_or(1);
-    let mut engine = load::engine(model, args, sizes.prompt + sizes.ticks + 1, most)?;
+    // With room to run ahead to the end: as many ticks are handed over in the measured time as are read in it.
+    let mut engine = load::engine(model, args, sizes.prompt + sizes.ticks + 1 + RING, most)?;
     let (mut groups, usual) = (vec![], HandOver::by(device::usual(kind)));
     let mut ways = ways(kind, &sizes.policies);
     if !ways.contains(&usual) {
