@@ -193,6 +193,7 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
         date,
         kind: Kind::Cpu,
         caps: Caps { cores: machine::cores(), isa, caches: machine::caches() },
+        commit: BTreeMap::new(),
         curves: curves.finish(),
     };
     profile.check(&profile.name).map_err(|e| Fail::Work(e.to_string()))?;

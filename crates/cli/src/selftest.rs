@@ -3,7 +3,6 @@
 use clap::Args;
 use onetrip_core::ops::Op;
 use onetrip_core::selftest::{CaseResult, Verdict, run_case};
-use onetrip_gpu::Commit;
 use serde_json::json;
 
 use crate::fail::Fail;
@@ -46,7 +45,7 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
     };
     let threads = args.threads.unwrap_or_else(machine::cores);
     let name = args.device.as_deref().unwrap_or("cpu");
-    let mut device = device::open(name, threads, isa, Commit::Tick)?;
+    let mut device = device::open(name, threads, isa, Default::default())?;
     let what = match device::split(name).0 {
         "cpu" => format!("cpu ({}, {threads} threads)", isa.name()),
         _ => name.to_string(),

@@ -69,12 +69,16 @@ impl RowClass {
     }
 }
 
-/// Precision in which activations meet weights.
+/// How far activations may be rounded where they meet weights; [`crate::precision::rounding`] says what that makes of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compute {
-    /// f32 activations.
+    /// f32.
     F32,
-    /// Activations rounded to int8 in blocks of 32, where the weight is quantized.
+    /// f16 where tensor cores multiply; f32 elsewhere.
+    F16,
+    /// bf16 where tensor cores multiply; f32 elsewhere.
+    Bf16,
+    /// int8 in blocks of 32 where the weight is quantized; f16 where tensor cores multiply.
     Int8,
 }
 

@@ -263,7 +263,13 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
         }
     }
     let mut expected_states = states.clone();
-    let expected = eval_graph(&graph, &numbers, Compute::Int8, &batch, &mut expected_states);
+    let site = setting.site(&graph, &graph.nodes[0].ins, &graph.nodes[0].outs);
+    if let Op::Matmul(m) = &case.op {
+        let weights = &site.ins[m.first_weight()..m.first_operand()];
+        let most = weights.iter().map(|w| site.rounding(w).tolerance()).fold(0.0, f32::max);
+        result.tolerance = result.tolerance.max(most);
+    }
+    let expected = eval_graph(&graph, &numbers, &setting, &batch, &mut expected_states);
     // Layouts are in the signatures already.
     let plan = plan::lower(graph, setting, &Fuse::None, &Layouts::new(), device.name());
     let plan = Arc::new(plan.map_err(|e| wrong(e.to_string()))?);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use onetrip_core::batch::{FEED, SampleParams, SeqSpan, StepBatch};
-use onetrip_core::device::{Device, DeviceError, Recording, Ticket};
+use onetrip_core::device::{Device, DeviceError, HandOver, Recording, Ticket};
 use onetrip_core::expr::Bind;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::sample::NO_TOKEN;
@@ -153,6 +153,12 @@ impl Engine {
         }
         self.scheduler.settle();
         &mut self.scheduler
+    }
+
+    /// Changes how steps are handed to the device; those in flight are forgotten.
+    pub fn set_hand_over(&mut self, how: HandOver) -> Result<(), StepError> {
+        self.scheduler();
+        Ok(self.device.set_hand_over(how)?)
     }
 
     /// Tokens of a sequence that are known, while steps may be in flight.
@@ -304,6 +310,14 @@ impl Engine {
     /// Records the plan of a class of batches by other rules than the model's own; [`Engine::submit`] runs it.
     pub fn record_by(&mut self, key: PlanKey, fuse: &Fuse) -> Result<Recorded, StepError> {
         let plan = Arc::new(self.model.plan_with(key, fuse, false)?);
+        let recording = record(&plan, &mut *self.device, &mut Silent)?;
+        Ok(Recorded { plan, recording })
+    }
+
+    /// Records the plan of a class of batches without its rows: what remains is handing over and waiting.
+    pub fn record_empty(&mut self, key: PlanKey) -> Result<Recorded, StepError> {
+        let plan = Plan { dispatches: vec![], ..(*self.recorded(key)?.plan).clone() };
+        let plan = Arc::new(plan);
         let recording = record(&plan, &mut *self.device, &mut Silent)?;
         Ok(Recorded { plan, recording })
     }

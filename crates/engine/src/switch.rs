@@ -18,9 +18,14 @@ pub const SWITCHES: &[Switch] = &[
         what: "Where compiled kernels are kept, instead of the user's cache folder.",
     },
     Switch {
+        name: "ONETRIP_CAPTURE",
+        values: "a number N",
+        what: "Has a graphics debugger capture the Nth step on the device gpu: Xcode on Metal, RenderDoc elsewhere.",
+    },
+    Switch {
         name: "ONETRIP_CUDA_LAUNCH",
-        values: "words of: each, replay, serial",
-        what: "Hands CUDA kernels over one by one or as a kept graph; `serial` has each wait for the one before it.",
+        values: "serial",
+        what: "Has each CUDA kernel wait for the end of the one before it, instead of launching it dependent.",
     },
     Switch {
         name: "ONETRIP_CUDA_LIBS",

@@ -105,6 +105,11 @@ pub fn adapters() -> Vec<Adapter> {
     all
 }
 
+/// The adapter whose name contains `name` (in any case), or the first one.
+pub fn named(name: Option<&str>) -> Option<Adapter> {
+    adapters().into_iter().find(|a| name.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase())))
+}
+
 fn describe(adapter: wgpu::Adapter) -> Adapter {
     let info = adapter.get_info();
     let (features, limits) = (adapter.features(), adapter.limits());

@@ -11,7 +11,7 @@ use libtest_mimic::{Failed, Trial};
 use onetrip_core::batch::StepBatch;
 use onetrip_core::cpu_mem::AlignedBytes;
 use onetrip_core::cuda::MACHINE;
-use onetrip_core::device::{Counts, Device, DeviceError, Recording, Ticket, WeightData};
+use onetrip_core::device::{Counts, Device, DeviceError, HandOver, HostTime, Recording, Ticket, WeightData};
 use onetrip_core::formats::DType;
 use onetrip_core::ops::{Code, CudaCaps, Op, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
@@ -164,6 +164,10 @@ impl Device for Emulated {
         Recording(Box::new(self.plan.take()))
     }
 
+    fn set_hand_over(&mut self, _: HandOver) -> Result<(), DeviceError> {
+        Ok(())
+    }
+
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
         let Some(Some(plan)) = recording.0.downcast_ref::<Option<Arc<Plan>>>() else {
             return Err(DeviceError::Batch("the recording is not one of this device".into()));
@@ -234,6 +238,10 @@ impl Device for Emulated {
 
     fn counts(&self) -> Counts {
         Counts::default()
+    }
+
+    fn host_time(&self) -> HostTime {
+        HostTime::default()
     }
 }
 
