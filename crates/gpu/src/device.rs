@@ -119,8 +119,8 @@ impl GpuDevice {
         caps.binding_bytes = caps.binding_bytes.min(options.binding_bytes.unwrap_or(u64::MAX));
         Ok(GpuDevice {
             adapter: open.name,
-            caps,
             inside: open.features.contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES) && !options.plain,
+            caps,
             features: open.features,
             memory_bytes: options.memory.or(open.memory),
             lost_at: options.lost_at,

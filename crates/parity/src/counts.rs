@@ -34,8 +34,8 @@ pub fn tests() -> Vec<Trial> {
         Trial::test("counts/a device counts what the ledger says, for every class of batch", every_class),
         Trial::test("counts/stamps do not change what runs, and there are two for each dispatch", stamped),
         Trial::test("counts/steps of an engine count as their plans", steps),
-        Trial::test("counts/the barriers that are modelled for wgpu are those of a Vulkan trace", traced),
         Trial::test("counts/a cpu has nothing to hand over, and says so", cpu_hands_nothing_over),
+        Trial::test("counts/the barriers that are modelled for wgpu are those of a Vulkan trace", traced),
     ]);
     tests
 }

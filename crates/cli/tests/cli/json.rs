@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::{Done, onetrip};
+use crate::onetrip;
 
 #[track_caller]
 fn has(value: &Value, keys: &[&str]) {
