@@ -75,7 +75,7 @@ pub fn hardware(name: &str) -> Result<String, Fail> {
         }
         (_, adapter) => {
             let found = onetrip_gpu::adapter::named(adapter);
-            found.map(|a| a.name).ok_or_else(|| Fail::Input(OpenError::None.to_string()))
+            found.map(|a| a.name.clone()).ok_or_else(|| Fail::Input(OpenError::None.to_string()))
         }
     }
 }
