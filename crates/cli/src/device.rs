@@ -1,9 +1,11 @@
 //! Devices by their names: what plans for them may use, and opening one. The one place that names device crates.
 
+use onetrip_core::cost::profile::Caps;
 use onetrip_core::device::{Commit, Device, HandOver};
 use onetrip_core::ops::{CudaCaps, Target, WgslCaps};
 use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
+use onetrip_cuda::driver::Properties;
 use onetrip_engine::{profiles, switch};
 use onetrip_gpu::{GpuDevice, OpenError, Options};
 
@@ -24,8 +26,10 @@ pub fn target(name: &str) -> Result<Target, Fail> {
     match split(name) {
         ("cuda", number) => {
             let gpus = onetrip_cuda::driver::list(&switch::cuda_libraries()).unwrap_or_default();
-            let gpu = gpus.get(ordinal(number)?);
-            Ok(Target::Cuda(gpu.map_or(CudaCaps::default(), onetrip_cuda::driver::Properties::caps)))
+            let Some(gpu) = gpus.get(ordinal(number)?) else { return Ok(Target::Cuda(CudaCaps::default())) };
+            let own = launch_words()?.own;
+            let lt = !own && onetrip_cuda::lt::version(&switch::cuda_libraries()).is_ok();
+            Ok(Target::Cuda(CudaCaps { lt, ..gpu.caps() }))
         }
         ("gpu", adapter) => {
             let found = onetrip_gpu::adapter::named(adapter);
@@ -33,6 +37,23 @@ pub fn target(name: &str) -> Result<Target, Fail> {
         }
         _ => Ok(Target::Cpu(load::isa()?)),
     }
+}
+
+/// What profiles call a GPU of this machine: its name, and what it is able to do, where the instruction set says how it is
+/// driven. None where there is no such GPU.
+pub fn identity(name: &str) -> Result<Option<(String, Caps)>, Fail> {
+    Ok(match split(name) {
+        ("cuda", number) => {
+            let gpus = onetrip_cuda::driver::list(&switch::cuda_libraries()).unwrap_or_default();
+            let caps = |g: &Properties| Caps { cores: g.sms as usize, isa: format!("sm_{}", g.sm), caches: vec![g.l2] };
+            gpus.get(ordinal(number)?).map(|g| (g.name.clone(), caps(g)))
+        }
+        ("gpu", adapter) => {
+            let gpu = onetrip_gpu::adapter::named(adapter);
+            gpu.map(|a| (a.name, Caps { cores: 0, isa: a.backend.into(), caches: vec![] }))
+        }
+        _ => None,
+    })
 }
 
 /// Number of an NVIDIA GPU: `cuda:1`.
@@ -80,17 +101,24 @@ pub fn hardware(name: &str) -> Result<String, Fail> {
     }
 }
 
-/// The words of a switch that says how kernels are launched.
-fn is_serial() -> Result<bool, Fail> {
-    match switch::get("ONETRIP_CUDA_LAUNCH").as_deref() {
-        None => Ok(false),
-        Some("serial") => Ok(true),
-        Some(how) => {
-            let what =
-                format!("ONETRIP_CUDA_LAUNCH={how}: the word is serial; --commit says how kernels are handed over");
-            Err(Fail::Input(what))
+/// The words of the switch that says how kernels are launched.
+fn launch_words() -> Result<onetrip_cuda::Options, Fail> {
+    let mut options = onetrip_cuda::Options::default();
+    let Some(how) = switch::get("ONETRIP_CUDA_LAUNCH") else { return Ok(options) };
+    for word in how.split(',') {
+        match word {
+            "serial" => options.serial = true,
+            "sync" => options.sync = true,
+            "own" => options.own = true,
+            _ => {
+                let what = format!(
+                    "ONETRIP_CUDA_LAUNCH={how}: words are serial, sync, own; --commit says how kernels are handed over"
+                );
+                return Err(Fail::Input(what));
+            }
         }
     }
+    Ok(options)
 }
 
 /// The step to capture.
@@ -106,11 +134,16 @@ fn capture() -> Result<Option<u64>, Fail> {
 pub fn open(name: &str, threads: usize, isa: Isa, asked: Asked) -> Result<Box<dyn Device>, Fail> {
     let (mut device, how): (Box<dyn Device>, HandOver) = match split(name) {
         ("cuda", number) => {
+            let seed = |text: String| {
+                let what = format!("ONETRIP_CUDA_DELAYS={text}: give a whole number below {}", 1u64 << 32);
+                text.parse().map_err(|_| Fail::Input(what))
+            };
             let options = onetrip_cuda::Options {
+                delays: switch::get("ONETRIP_CUDA_DELAYS").map(seed).transpose()?,
                 ordinal: ordinal(number)?,
-                serial: is_serial()?,
                 cache: switch::cache_dir(),
                 libraries: switch::cuda_libraries(),
+                ..launch_words()?
             };
             let device = onetrip_cuda::CudaDevice::open(options).map_err(|e| Fail::Input(e.to_string()))?;
             let how = asked.or("cuda", &device.properties().name, usual("cuda"));

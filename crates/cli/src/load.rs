@@ -14,7 +14,7 @@ use onetrip_engine::files::{Kind, ModelFile};
 use onetrip_engine::listing::{self, Head, Listing};
 use onetrip_engine::model::{Model, ModelError, ModelOptions};
 use onetrip_engine::shape;
-use onetrip_engine::step::Engine;
+use onetrip_engine::step::{Engine, check_ticks};
 use onetrip_engine::switch;
 use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
 
@@ -187,6 +187,8 @@ pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) 
     let threads = threads(args);
     let asked = Asked { commit: args.commit, encode_thread: args.encode_thread };
     let device = device::open(args.device(), threads, isa()?, asked)?;
+    let ticks = args.ticks_per_launch.unwrap_or(1);
+    check_ticks(&*device, ticks)?;
     let start = Instant::now();
     let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
     let is_shown = stderr_is_terminal();
@@ -208,7 +210,8 @@ pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) 
     if let Ok(Some(bar)) = bar.into_inner() {
         bar.finish_and_clear();
     }
-    let engine = engine?;
+    let mut engine = engine?;
+    engine.set_ticks(ticks)?;
     let trained = engine.model().config.context;
     if context > trained {
         note(&format!("note: a context of {context} is above the {trained} positions that the model was trained for"));

@@ -50,6 +50,10 @@ pub struct ModelArgs {
     /// Encode and submit on a second thread (--device gpu)
     #[arg(long)]
     pub encode_thread: bool,
+    /// Decode ticks in one submission (CUDA): tokens are read behind, and a text that ends in the middle has had up to N - 1
+    /// ticks run for nothing [default: 1]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
+    pub ticks_per_launch: Option<usize>,
     /// Threads of the CPU device [default: all processors]
     #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,

@@ -193,7 +193,7 @@ pub struct Recording(pub Box<dyn Any + Send>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Runs whose outputs a device keeps, where it keeps more than the last.
+/// Submissions whose outputs a device keeps, where it keeps more than the last.
 pub const RING: usize = 8;
 
 /// Words that are zero between dispatches, which every device of text kernels has: `Arg::Zeros`.
@@ -229,15 +229,20 @@ pub trait Device: Send {
     /// Writes the parameters of the batch and hands a recording over. It may still run when this returns, and may not be
     /// encoded yet: then what goes wrong comes back from a later call.
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError>;
+    /// Ticks of one recording that [`Device::submit_many`] hands over in one submission: 1 where every run is one of its own.
+    fn most_ticks(&self) -> usize;
+    /// Hands several runs of a recording over at once, each of which reads what the one before sampled. Their batches are of
+    /// one shape, and no more than [`Device::most_ticks`]. Gives their tickets in order.
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError>;
     /// Waits until everything handed over is done.
     fn wait(&mut self) -> Result<(), DeviceError>;
-    /// Runs worth handing over before the first one's output is read: 1 where [`Device::submit`] runs to the end,
+    /// Submissions worth handing over before the first one's output is read: 1 where [`Device::submit`] runs to the end,
     /// at most [`RING`].
     fn in_flight(&self) -> usize;
     /// Time stamps of the last run, in seconds from its start, in the order of recording.
     fn stamps(&self) -> &[f64];
     /// The numbers of an output of a run, `rows` rows of it, once it is done. The run is one of the last
-    /// [`Device::in_flight`].
+    /// [`Device::in_flight`] submissions.
     fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError>;
     /// Copies a state's bytes out.
     fn read_state(&mut self, index: usize) -> Vec<u8>;

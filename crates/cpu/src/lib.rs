@@ -244,6 +244,14 @@ impl Device for CpuDevice {
         Ok(Ticket(self.counts.commits))
     }
 
+    fn most_ticks(&self) -> usize {
+        1
+    }
+
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
+        batches.iter().map(|batch| self.submit(recording, batch)).collect()
+    }
+
     fn wait(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }

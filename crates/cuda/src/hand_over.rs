@@ -9,14 +9,14 @@ use std::time::Instant;
 
 use onetrip_core::batch::StepBatch;
 use onetrip_core::device::{Commit, DeviceError};
-use onetrip_core::ops::Text;
+use onetrip_core::ops::{Code, Text};
 use onetrip_core::plan::Plan;
 
 use crate::CudaDevice;
 use crate::driver::{DriverError, Graph, Kernel, Shape};
 
 /// Recorded graphs that a recording keeps: one a shape of batch.
-const GRAPHS: usize = 64;
+pub(crate) const GRAPHS: usize = 64;
 
 /// What a recording does, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,9 +53,17 @@ pub(crate) struct CudaRecording {
     pub graphs: std::sync::Mutex<Graphs>,
 }
 
+impl CudaRecording {
+    /// Dispatches that a run has.
+    pub(crate) fn dispatches(&self) -> u64 {
+        let is_run = |e: &&Entry| matches!(e, Entry::Dispatch(n) if self.plan.dispatches[*n].code.is_some());
+        self.entries.iter().filter(is_run).count() as u64
+    }
+}
+
 impl CudaDevice {
     /// Launches dispatches one by one; stamps are events, from number `event` on.
-    fn launch(
+    pub(crate) fn launch(
         &self,
         r: &CudaRecording,
         entries: &[Entry],
@@ -72,9 +80,15 @@ impl CudaDevice {
                 }
                 continue;
             };
-            let Some((kernel, text)) = &r.kernels[*n] else { continue };
             let d = &r.plan.dispatches[*n];
             let args: Vec<u64> = d.args.iter().map(|a| self.address(a)).collect();
+            if let (Some(Code::Library(gemm)), Some(lt)) = (&d.code, &self.lt) {
+                lt.gemm(gemm, gemm.m.eval(bind), &args, self.gpu.stream).map_err(|e| (Some(*n), e))?;
+                // Its kernels do not say when they are done with what they read: the next one waits for their end.
+                is_first = true;
+                continue;
+            }
+            let Some((kernel, text)) = &r.kernels[*n] else { continue };
             let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX);
             if groups == 0 {
                 continue;
@@ -82,7 +96,9 @@ impl CudaDevice {
             let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
             // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
             let dependent = self.properties.sm >= 90 && event.is_none() && !is_first && !self.options.serial;
-            self.gpu.launch(*kernel, &args, shape, dependent).map_err(|e| (Some(*n), e))?;
+            let launched = self.gpu.launch(*kernel, &args, shape, dependent);
+            let done = launched.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
+            done.map_err(|e| (Some(*n), e))?;
             is_first = false;
         }
         Ok(())
@@ -165,7 +181,9 @@ impl CudaDevice {
             false => Ok(()),
         };
         let graph = |graph: &Graph| self.gpu.replay(graph).map_err(|e| (None, e));
-        match self.how.commit {
+        // A host that waits behind every kernel cannot be in a graph.
+        let commit = if self.options.sync { Commit::Each } else { self.how.commit };
+        match commit {
             Commit::Each if !is_timed => {
                 self.launch(r, &r.entries, batch, None)?;
                 submitted(launches(&r.entries));

@@ -12,16 +12,20 @@ use onetrip_core::batch::StepBatch;
 use onetrip_core::device::{
     Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData,
 };
-use onetrip_core::ops::{Code, Target, Text};
+use onetrip_core::ops::{Code, CudaCaps, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
 
 pub mod driver;
+mod faults;
 mod hand_over;
 pub mod libs;
+pub mod lt;
 pub mod nvrtc;
+mod ticks;
 
-use driver::{DriverError, Event, Gpu, Kernel, Memory, NoGpu, Pinned, Properties};
+use driver::{DriverError, Event, Gpu, Kernel, Kind, Memory, NoGpu, Pinned, Properties};
 use hand_over::{CudaRecording, Entry};
+use lt::Lt;
 use nvrtc::{CompileError, Compiler};
 
 /// Slots and operands begin at multiples of this.
@@ -42,6 +46,13 @@ pub struct Options {
     pub ordinal: usize,
     /// Kernels wait for the end of the one before them.
     pub serial: bool,
+    /// One launch each, and the host waits behind every one: a failure is said at its dispatch.
+    pub sync: bool,
+    /// For tests: kernels in which every warp waits a random short while, of this seed, before what it waits for and before
+    /// it lets the next kernel begin.
+    pub delays: Option<u32>,
+    /// Products of matrices run on our own kernels, though cuBLASLt may be there.
+    pub own: bool,
     /// Folder for compiled kernels.
     pub cache: Option<PathBuf>,
     /// Folders where libraries are looked for besides the usual places.
@@ -64,11 +75,13 @@ pub enum OpenError {
 
 /// What a run left on the host.
 struct Kept {
+    /// The first run of the submission, and how many it has.
     run: u64,
+    ticks: u64,
     done: Event,
     /// Batch words on their way.
     words: Pinned,
-    /// Outputs, in order: where each begins, and how many bytes of it are here.
+    /// Outputs of the runs, in order: where each begins, and how many bytes of it are here.
     outputs: Pinned,
     at: Vec<(u64, u64)>,
 }
@@ -83,6 +96,7 @@ pub struct CudaDevice {
     words: Option<Memory>,
     feed: Memory,
     zeros: Memory,
+    places: ticks::Places,
     ring: Vec<Kept>,
     events: Vec<Event>,
     kernels: HashMap<Text, Kernel>,
@@ -93,6 +107,7 @@ pub struct CudaDevice {
     guard: bool,
     stamps: Vec<f64>,
     runs: u64,
+    launches: u64,
     counts: Counts,
     how: HandOver,
     host: HostTime,
@@ -100,6 +115,7 @@ pub struct CudaDevice {
     options: Options,
     properties: Properties,
     name: String,
+    lt: Option<Lt>,
     gpu: Gpu,
 }
 
@@ -109,15 +125,17 @@ impl CudaDevice {
         let all = driver::list(&options.libraries)?;
         let none = NoGpu::None(options.ordinal, all.len() as i32);
         let properties = all.into_iter().nth(options.ordinal).ok_or(none)?;
-        let compiler = Compiler::new(properties.sm, options.cache.clone(), &options.libraries)?;
+        let mut compiler = Compiler::new(properties.sm, options.cache.clone(), &options.libraries)?;
+        compiler.defines.extend(options.delays.map(|seed| format!("-DDELAYS={seed}u")));
         let gpu = Gpu::open(options.ordinal)?;
+        let lt = if options.own { None } else { Lt::open(&gpu, &options.libraries)? };
         let (feed, zeros) = (gpu.memory(1 << 16)?, gpu.memory(ZEROS)?);
         gpu.fill(feed.at, 0, feed.bytes)?;
         gpu.fill(zeros.at, 0, zeros.bytes)?;
         let mut ring = vec![];
         for _ in 0..RING {
             let (done, words, outputs) = (gpu.event(false)?, gpu.pinned(1 << 16)?, gpu.pinned(1 << 16)?);
-            ring.push(Kept { run: 0, done, words, outputs, at: vec![] });
+            ring.push(Kept { run: 0, ticks: 0, done, words, outputs, at: vec![] });
         }
         let name = if options.ordinal == 0 { "cuda".into() } else { format!("cuda:{}", options.ordinal) };
         Ok(CudaDevice {
@@ -128,6 +146,7 @@ impl CudaDevice {
             words: None,
             feed,
             zeros,
+            places: Default::default(),
             ring,
             events: vec![],
             kernels: HashMap::new(),
@@ -137,6 +156,7 @@ impl CudaDevice {
             guard: false,
             stamps: vec![],
             runs: 0,
+            launches: 0,
             counts: Counts::default(),
             how: HandOver::by(Commit::Replay),
             host: HostTime::default(),
@@ -144,6 +164,7 @@ impl CudaDevice {
             options,
             properties,
             name,
+            lt,
             gpu,
         })
     }
@@ -175,30 +196,6 @@ impl CudaDevice {
         Ok(())
     }
 
-    fn failed(&self, e: DriverError) -> DeviceError {
-        let hint = if e.out_of_memory {
-            let (free, all) = (self.gpu.free_memory() as f64 / 1e9, self.properties.memory as f64 / 1e9);
-            format!(
-                "; {free:.1} GB of {all:.1} GB are free: use a smaller --context, --batch or model, or end what else uses the GPU"
-            )
-        } else {
-            String::new()
-        };
-        DeviceError::Failed { device: self.name.clone(), at: String::new(), why: format!("{e}{hint}") }
-    }
-
-    /// Memory for something, or why not.
-    fn allocate(&self, bytes: u64, what: &str) -> Result<Memory, DeviceError> {
-        self.gpu.memory(bytes).map_err(|e| match e.out_of_memory {
-            true => {
-                let (free, all) = (self.gpu.free_memory() as f64 / 1e9, self.properties.memory as f64 / 1e9);
-                let what = format!("{what} ({free:.1} GB of its {all:.1} GB are free)");
-                DeviceError::Memory { device: self.name.clone(), asked: bytes, what }
-            }
-            false => self.failed(e),
-        })
-    }
-
     /// Places the plan's slots in the arena for a batch.
     fn place_slots(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
         self.offsets.clear();
@@ -222,9 +219,8 @@ impl CudaDevice {
     }
 
     /// Copies the batch's words to the device, in order with everything else.
-    fn send_words(&mut self, batch: &StepBatch, slot: usize) -> Result<(), DeviceError> {
-        let words = batch.words();
-        let bytes: &[u8] = bytemuck::cast_slice(&words);
+    fn send_words(&mut self, words: &[u32], slot: usize) -> Result<(), DeviceError> {
+        let bytes: &[u8] = bytemuck::cast_slice(words);
         if self.words.as_ref().is_none_or(|w| w.bytes < bytes.len() as u64) {
             self.gpu.wait().map_err(|e| self.failed(e))?;
             self.words = None;
@@ -242,13 +238,22 @@ impl CudaDevice {
         self.gpu.write_later(at, &self.ring[slot].words, bytes.len()).map_err(|e| self.failed(e))
     }
 
+    /// The place of the ring for the next submission, when what was in it before is done.
+    fn free_place(&mut self) -> Result<usize, DeviceError> {
+        let slot = (self.launches % RING as u64) as usize;
+        if self.ring[slot].run > 0 {
+            self.ring[slot].done.wait().map_err(|e| self.failed(e))?;
+        }
+        Ok(slot)
+    }
+
     fn address(&self, operand: &BufRef) -> u64 {
         let slots = self.arena.as_ref().map_or(0, |a| a.at);
         match *operand {
             BufRef::Weight(w) => self.weight_at[w],
             BufRef::State(s) => self.states[s].at,
-            BufRef::Slot(s) => slots + self.offsets[s].0,
-            BufRef::Batch => self.words.as_ref().map_or(0, |w| w.at),
+            BufRef::Slot(s) => self.places.slot(s).unwrap_or(slots + self.offsets[s].0),
+            BufRef::Batch => self.words.as_ref().map_or(0, |w| w.at) + self.places.batch(),
             BufRef::Feed => self.feed.at,
             BufRef::Zeros => self.zeros.at,
         }
@@ -289,7 +294,7 @@ impl Device for CudaDevice {
     }
 
     fn target(&self) -> Target {
-        Target::Cuda(self.properties.caps())
+        Target::Cuda(CudaCaps { lt: self.lt.is_some(), ..self.properties.caps() })
     }
 
     fn memory(&self) -> Option<u64> {
@@ -341,6 +346,10 @@ impl Device for CudaDevice {
         if let Some(why) = d.gap {
             return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
         }
+        if matches!(d.code, Some(Code::Library(_))) && self.lt.is_none() {
+            let why = "the plan has a product for cuBLASLt, which is not there";
+            return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
+        }
         if let Some(text) = text_of(d) {
             self.prepare(std::slice::from_ref(&text)).map_err(|e| match e {
                 DeviceError::Failed { device, why, .. } => {
@@ -375,19 +384,11 @@ impl Device for CudaDevice {
     }
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
-        let Some(Some(r)) = recording.0.downcast_ref::<Option<CudaRecording>>() else {
-            return Err(DeviceError::Batch("the recording is not one of the CUDA device".into()));
-        };
-        if batch.rope.len() != r.plan.ropes.len() {
-            let (have, want) = (batch.rope.len(), r.plan.ropes.len());
-            return Err(DeviceError::Batch(format!("{have} rotary tables, the plan has {want}")));
-        }
+        let r = recorded(recording)?;
+        check_ropes(&r.plan, batch)?;
         self.gpu.enter().map_err(|e| self.failed(e))?;
-        let slot = (self.runs % RING as u64) as usize;
-        // Its words and outputs are those of the run RING before this one.
-        if self.ring[slot].run > 0 {
-            self.ring[slot].done.wait().map_err(|e| self.failed(e))?;
-        }
+        let slot = self.free_place()?;
+        self.places.alone();
         let (stamps, _) = self.stamps_of(r);
         while self.events.len() < stamps {
             let event = self.gpu.event(true).map_err(|e| self.failed(e))?;
@@ -395,21 +396,33 @@ impl Device for CudaDevice {
         }
         let bytes = r.plan.slot_bytes(batch.bind());
         self.place_slots(&bytes)?;
-        self.send_words(batch, slot)?;
+        self.send_words(&batch.words(), slot)?;
         // Everything that a recorded launch holds: places of slots and numbers of groups.
         let bind = batch.bind();
         let shape = bytes.iter().copied().chain(r.plan.dispatches.iter().map(|d| d.grid.eval(bind))).collect();
         self.hand_over_by(r, batch, shape)?;
         self.keep_outputs(&r.plan, batch, slot)?;
         self.runs += 1;
-        self.ring[slot].run = self.runs;
-        self.counts.dispatches += r.kernels.iter().flatten().count() as u64;
+        self.launches += 1;
+        (self.ring[slot].run, self.ring[slot].ticks) = (self.runs, 1);
+        self.counts.dispatches += r.dispatches();
         if stamps > 0 {
             self.wait()?;
             let first = &self.events[0];
             self.stamps = self.events[..stamps].iter().map(|e| e.since(first)).collect();
         }
         Ok(Ticket(self.runs))
+    }
+
+    fn most_ticks(&self) -> usize {
+        if self.how.commit == Commit::Replay && !self.options.sync { ticks::MOST_TICKS } else { 1 }
+    }
+
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
+        match batches {
+            [one] => Ok(vec![self.submit(recording, one)?]),
+            many => self.submit_ticks(recording, many),
+        }
     }
 
     fn wait(&mut self) -> Result<(), DeviceError> {
@@ -426,19 +439,18 @@ impl Device for CudaDevice {
     }
 
     fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError> {
-        let slot = (run.0.wrapping_sub(1) % RING as u64) as usize;
-        if self.ring[slot].run != run.0 {
-            return Err(DeviceError::Batch(format!(
-                "the outputs of run {} are gone: {} came after it",
-                run.0, self.runs
-            )));
-        }
+        let holds = |k: &Kept| (k.run..k.run + k.ticks).contains(&run.0);
+        let Some(slot) = self.ring.iter().position(holds) else {
+            let what = format!("the outputs of run {} are gone: {} came after it", run.0, self.runs);
+            return Err(DeviceError::Batch(what));
+        };
         self.gpu.enter().map_err(|e| self.failed(e))?;
         self.counts.waits += 1;
         self.ring[slot].done.wait().map_err(|e| self.failed(e))?;
         let (s, width) = plan.outputs[index];
         let mut numbers = vec![0f32; rows * width];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut numbers);
+        let index = (run.0 - self.ring[slot].run) as usize * plan.outputs.len() + index;
         match self.ring[slot].at.get(index).filter(|(_, kept)| *kept >= bytes.len() as u64) {
             Some(&(at, _)) => {
                 let at = at as usize;
@@ -494,6 +506,20 @@ impl Drop for CudaDevice {
     fn drop(&mut self) {
         // Nothing that is freed now may still be in use.
         let _ = self.gpu.enter().and_then(|()| self.gpu.wait());
+    }
+}
+
+/// What this device recorded.
+fn recorded(recording: &Recording) -> Result<&CudaRecording, DeviceError> {
+    let found = recording.0.downcast_ref::<Option<CudaRecording>>().and_then(Option::as_ref);
+    found.ok_or_else(|| DeviceError::Batch("the recording is not one of the CUDA device".into()))
+}
+
+fn check_ropes(plan: &Plan, batch: &StepBatch) -> Result<(), DeviceError> {
+    let (have, want) = (batch.rope.len(), plan.ropes.len());
+    match have == want {
+        true => Ok(()),
+        false => Err(DeviceError::Batch(format!("{have} rotary tables, the plan has {want}"))),
     }
 }
 

@@ -26,7 +26,7 @@ pub enum FindError {
     #[error("there is no profile `{0}`; there are: {1}; or give the path of a .toml file")]
     Unknown(String, String),
     /// None of this machine.
-    #[error("no profile of this machine: run `onetrip calibrate` once{0}")]
+    #[error("no profile of this device: run `onetrip calibrate` once (with its --device){0}")]
     None(String),
 }
 
@@ -92,10 +92,10 @@ pub fn named(name: &str) -> Result<Profile, FindError> {
     }
 }
 
-/// The newest profile of this machine: stored ones first, then those in the program. A profile counts where it was
-/// measured on a device of the same name with the same instruction set; others are named in the error.
-pub fn of_machine(device: &str, isa: &str) -> Result<Profile, FindError> {
-    let is_own = |p: &Profile| p.kind == Kind::Cpu && p.device == device && p.caps.isa == isa;
+/// The newest profile of a device of this machine: stored ones first, then those in the program. A profile counts where it
+/// was measured on a device of the same kind and name with the same instruction set; others are named in the error.
+pub fn of_machine(kind: Kind, device: &str, isa: &str) -> Result<Profile, FindError> {
+    let is_own = |p: &Profile| p.kind == kind && p.device == device && p.caps.isa == isa;
     let mut others = vec![];
     for path in stored().into_iter().rev() {
         let profile = read(&path)?;
@@ -201,7 +201,7 @@ mod tests {
         let e = named("h2000").expect_err("no such profile").to_string();
         assert!(e.contains("h2000") && e.contains("h200,") | e.contains("h200;"), "{e}");
         assert!(named("no/such.toml").is_err_and(|e| e.to_string().contains("no/such.toml")));
-        let e = of_machine("a machine that never was", "avx512").expect_err("none").to_string();
+        let e = of_machine(Kind::Cpu, "a machine that never was", "avx512").expect_err("none").to_string();
         assert!(e.contains("onetrip calibrate"), "{e}");
     }
 }

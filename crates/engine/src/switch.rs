@@ -23,9 +23,15 @@ pub const SWITCHES: &[Switch] = &[
         what: "Has a graphics debugger capture the Nth step on the device gpu: Xcode on Metal, RenderDoc elsewhere.",
     },
     Switch {
+        name: "ONETRIP_CUDA_DELAYS",
+        values: "a number, the seed",
+        what: "For tests: CUDA kernels in which every warp waits a random short while, to find what is not waited for.",
+    },
+    Switch {
         name: "ONETRIP_CUDA_LAUNCH",
-        values: "serial",
-        what: "Has each CUDA kernel wait for the end of the one before it, instead of launching it dependent.",
+        values: "words of: serial, sync, own",
+        what: "Has each CUDA kernel wait for the end of the one before it (`serial`) instead of launching it dependent, or the \
+               host behind every one (`sync`); does without cuBLASLt (`own`).",
     },
     Switch {
         name: "ONETRIP_CUDA_LIBS",

@@ -473,6 +473,14 @@ impl Device for GpuDevice {
         Ok(ticket)
     }
 
+    fn most_ticks(&self) -> usize {
+        1
+    }
+
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
+        batches.iter().map(|batch| self.submit(recording, batch)).collect()
+    }
+
     fn wait(&mut self) -> Result<(), DeviceError> {
         let Some(last) = self.next.checked_sub(1) else { return Ok(()) };
         self.wait_for((last % RING as u64) as usize)
