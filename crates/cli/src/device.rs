@@ -50,7 +50,7 @@ pub fn identity(name: &str) -> Result<Option<(String, Caps)>, Fail> {
         }
         ("gpu", adapter) => {
             let gpu = onetrip_gpu::adapter::named(adapter);
-            gpu.map(|a| (a.name, Caps { cores: 0, isa: a.backend.into(), caches: vec![] }))
+            gpu.map(|a| (a.name.clone(), Caps { cores: 0, isa: a.backend.into(), caches: vec![] }))
         }
         _ => None,
     })

@@ -65,7 +65,7 @@ pub fn main(out: &Out) -> Result<(), Fail> {
     out.line(&format!("cpu   {}", machine::cpu()))?;
     out.line(&format!("      {} cores, memory {} ({} available)", machine::cores(), bytes(total), bytes(available)))?;
     out.line(&format!("      kernels: {} in use, {} on this processor", isa.name(), machine::isas().join(", ")))?;
-    for a in &gpus {
+    for a in gpus {
         out.line(&format!("gpu   {}", a.name))?;
         out.line(&format!("      {}, {}, driver {}, memory {}", a.backend, a.kind, a.driver, bytes(a.memory)))?;
         let (caps, tiles) = (a.caps, a.caps.coop);

@@ -82,6 +82,7 @@ pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
     let seq = seq.ok_or_else(|| Fail::Work("there is no room for a sequence".into()))?;
     let producing = Producing::begin();
     let mut stream = Stream::new(out, tokenizer.is_some());
+    let (mut ids, mut text) = (vec![], String::new());
     let made = generate(
         &mut engine,
         tokenizer.as_ref(),
@@ -90,10 +91,25 @@ pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
         sample,
         &limits,
         producing.asked(),
-        &mut |token, text| stream.push(token, text, producing.asked()),
-    )?;
+        &mut |token, piece| {
+            ids.push(token.id);
+            text.push_str(piece);
+            stream.push(token, piece, producing.asked());
+        },
+    );
     drop(producing);
     stream.end()?;
+    let made = match made {
+        Ok(made) => made,
+        Err(e) => {
+            // What came until then is kept.
+            if out.json {
+                let error = e.to_string();
+                out.object(&json!({ "prompt_tokens": tokens, "tokens": ids, "text": text, "error": error }))?;
+            }
+            return Err(e.into());
+        }
+    };
     let length = (tokens.len() + made.tokens.len()).min(context);
     let ledger = tick_ledger(&mut engine, top as usize, length)?;
     if out.json {

@@ -1,5 +1,7 @@
 //! Adapters: what there is, what each offers and lacks, and opening one by its name.
 
+use std::sync::OnceLock;
+
 use onetrip_core::ops::WgslCaps;
 use wgpu::{Backends, Features, InstanceFlags, Limits};
 
@@ -90,8 +92,13 @@ impl std::fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// All adapters, the fastest kind first.
-pub fn adapters() -> Vec<Adapter> {
+/// All adapters, the fastest kind first. They are looked for once: a driver takes its time.
+pub fn adapters() -> &'static [Adapter] {
+    static FOUND: OnceLock<Vec<Adapter>> = OnceLock::new();
+    FOUND.get_or_init(find)
+}
+
+fn find() -> Vec<Adapter> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends: Backends::VULKAN | Backends::METAL | Backends::DX12,
         // Without VALIDATION_INDIRECT_CALL, which compiles kernels of its own for dispatches that we do not make.
@@ -106,8 +113,8 @@ pub fn adapters() -> Vec<Adapter> {
 }
 
 /// The adapter whose name contains `name` (in any case), or the first one.
-pub fn named(name: Option<&str>) -> Option<Adapter> {
-    adapters().into_iter().find(|a| name.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase())))
+pub fn named(name: Option<&str>) -> Option<&'static Adapter> {
+    adapters().iter().find(|a| name.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase())))
 }
 
 fn describe(adapter: wgpu::Adapter) -> Adapter {
@@ -190,8 +197,7 @@ pub(crate) struct Open {
 /// Opens the adapter whose name contains `name` (in any case), or the first one.
 pub(crate) fn open(name: Option<&str>) -> Result<Open, OpenError> {
     let all = adapters();
-    let matches = |a: &&Adapter| name.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase()));
-    let Some(found) = all.iter().find(matches) else {
+    let Some(found) = named(name) else {
         return Err(match name {
             Some(asked) if !all.is_empty() => {
                 OpenError::Name { asked: asked.into(), have: all.iter().map(|a| a.name.clone()).collect() }

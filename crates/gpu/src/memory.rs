@@ -7,6 +7,9 @@ use wgpu::{Buffer, BufferUsages};
 pub const FEED: u64 = 16_384;
 /// Bytes copied to a device at once; so many more may wait for their turn: bounds the copies that the driver holds.
 const UPLOAD: usize = 32 << 20;
+/// Threads that write such a part together, each at least so many bytes: pages of a mapped file come one by one to each.
+const WRITERS: usize = 4;
+const SHARE: usize = 1 << 20;
 
 /// Makes buffers and says what could not be had.
 pub struct Memory {
@@ -51,7 +54,7 @@ impl Memory {
             let bytes = (*weight).as_ref();
             let buffer = self.storage("a weight", bytes.len() as u64)?;
             for (i, part) in bytes.chunks(UPLOAD).enumerate() {
-                self.write(&buffer, (i * UPLOAD) as u64, part);
+                self.write_together(&buffer, (i * UPLOAD) as u64, part);
                 written += part.len();
                 if written >= UPLOAD {
                     written = 0;
@@ -66,6 +69,21 @@ impl Memory {
         }
         self.queue.submit([]);
         Ok(buffers)
+    }
+
+    /// Writes many bytes, on some threads.
+    fn write_together(&self, buffer: &Buffer, at: u64, bytes: &[u8]) {
+        let writers = std::thread::available_parallelism().map_or(1, |n| n.get().min(WRITERS));
+        let share = bytes.len().div_ceil(writers).max(SHARE).next_multiple_of(4);
+        std::thread::scope(|scope| {
+            for (i, part) in bytes.chunks(share).enumerate().rev() {
+                let write = move || self.write(buffer, at + (i * share) as u64, part);
+                // The first is this thread's, and so are those for which the system has none.
+                if i == 0 || std::thread::Builder::new().spawn_scoped(scope, write).is_err() {
+                    write();
+                }
+            }
+        });
     }
 
     /// Writes bytes, padded to whole words.

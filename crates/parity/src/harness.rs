@@ -79,13 +79,13 @@ impl Options {
 
     /// The model's part.
     pub fn model(&self) -> ModelOptions {
-        let gpu = if self.gpu { onetrip_gpu::adapters().into_iter().next() } else { None };
+        let gpu = if self.gpu { onetrip_gpu::adapters().first() } else { None };
         ModelOptions {
             cache: self.cache,
             weights: self.weights,
             compute: self.compute,
             fuse: self.fuse.clone(),
-            target: gpu.as_ref().map_or(Target::Cpu(self.isa), |a| {
+            target: gpu.map_or(Target::Cpu(self.isa), |a| {
                 let binding_bytes = a.caps.binding_bytes.min(self.binding_bytes.unwrap_or(u64::MAX));
                 Target::Wgsl(WgslCaps { binding_bytes, ..a.caps })
             }),
