@@ -287,7 +287,7 @@ fn tiny() -> Result<Vec<u8>, Failed> {
 
 /// Two texts of different lengths, generated with 1, 3 and 4 ticks a submission, up to the end of the context.
 fn several_ticks(file: &[u8]) -> Result<(), Failed> {
-    let o = Options { sequences: 2, context: 40, ..Options::default() };
+    let o = Options { sequences: 2, context: 16, ..Options::default() };
     let mut emulated = Emulated::new().ok_or("there is no C++ compiler (g++)")?;
     emulated.caps.sms = 8;
     let options = ModelOptions { target: emulated.target(), device: "emulated".into(), ..o.model() };
