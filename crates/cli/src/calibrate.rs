@@ -208,6 +208,7 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
         date,
         kind: Kind::Cpu,
         caps: Caps { cores: machine::cores(), isa, caches: machine::caches() },
+        commit: BTreeMap::new(),
         curves: curves.finish(),
     };
     let Some(place) = store(&profile, args.write.as_deref(), took, out)? else { return Ok(()) };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use onetrip_core::fuse::Fuse;
+use onetrip_core::ops::Compute;
 use onetrip_core::plan::Plan;
 use onetrip_core::simd::Isa;
 use onetrip_engine::config::ConfigError;
@@ -16,13 +17,13 @@ use onetrip_engine::shape;
 use onetrip_engine::step::{Engine, check_ticks};
 use onetrip_engine::switch;
 use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
-use onetrip_gpu::Commit;
 
+use crate::device::{self, Asked};
 use crate::fail::Fail;
-use crate::options::{ModelArgs, PlanArgs};
+use crate::machine;
+use crate::options::{ModelArgs, PlanArgs, compute_name};
 use crate::output::{note, stderr_is_terminal};
 use crate::plans::Step;
-use crate::{device, machine};
 
 /// On a cache line, so that weights can be used where they lie in the program.
 #[repr(align(64))]
@@ -132,10 +133,15 @@ pub fn isa_named(name: &str) -> Result<Isa, String> {
 
 /// What the flags choose for a model.
 fn options(args: &ModelArgs) -> Result<ModelOptions, Fail> {
+    let (device, compute) = (device::split(args.device()).0, args.compute());
+    if device == "cpu" && matches!(compute, Compute::F16 | Compute::Bf16) {
+        let name = compute_name(compute);
+        return Err(Fail::Input(format!("--compute {name}: the CPU device has no tensor cores: give int8 or f32")));
+    }
     Ok(ModelOptions {
         cache: args.cache(),
         weights: args.weights(),
-        compute: args.compute(),
+        compute,
         fuse: args.fuse(),
         target: device::target(args.device())?,
         device: device::split(args.device()).0.to_string(),
@@ -179,7 +185,8 @@ pub fn threads(args: &ModelArgs) -> usize {
 /// Loads a model's weights and makes caches for `sequences` texts of at most `context` tokens.
 pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
     let threads = threads(args);
-    let device = device::open(args.device(), threads, isa()?, args.commit.unwrap_or(Commit::Tick))?;
+    let asked = Asked { commit: args.commit, encode_thread: args.encode_thread };
+    let device = device::open(args.device(), threads, isa()?, asked)?;
     let ticks = args.ticks_per_launch.unwrap_or(1);
     check_ticks(&*device, ticks)?;
     let start = Instant::now();

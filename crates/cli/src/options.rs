@@ -8,10 +8,10 @@ use std::str::FromStr;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use onetrip_core::batch::SampleParams;
+use onetrip_core::device::Commit;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::Compute;
-use onetrip_gpu::Commit;
 
 /// Which model.
 #[derive(Args, Clone, Debug)]
@@ -43,9 +43,13 @@ pub struct ModelArgs {
     /// Device: `cpu`, `cuda` or `cuda:1` (NVIDIA), `gpu` (Vulkan, Metal, DX12) or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = device, value_name = "NAME")]
     pub device: Option<String>,
-    /// How dispatches are handed to a GPU, never waiting: `each`, `every:K`, or `tick`, one submission for all [default: tick]
+    /// How dispatches are handed to a GPU, never waiting: `each`, `every:K`, `tick` (one submission, made afresh) or `replay`
+    /// (a kept one: CUDA) [default: the fastest that `bench --commit-sweep` wrote, else replay on CUDA, tick on others]
     #[arg(long, value_parser = commit, value_name = "POLICY")]
     pub commit: Option<Commit>,
+    /// Encode and submit on a second thread (--device gpu)
+    #[arg(long)]
+    pub encode_thread: bool,
     /// Decode ticks in one submission (CUDA): tokens are read behind, and a text that ends in the middle has had up to N - 1
     /// ticks run for nothing [default: 1]
     #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
@@ -56,7 +60,8 @@ pub struct ModelArgs {
     /// Type that matrices are converted to at load: `stored` (none), q8_0, q4_0, f16, f32, … [default: stored]
     #[arg(long, value_parser = weights, value_name = "TYPE")]
     pub weights: Option<Weights>,
-    /// Precision of activations: f32, or int8 (blocks of 32, where they meet quantized weights) [default: int8]
+    /// How far activations may be rounded where they meet weights: f32 (not at all), f16 or bf16 (in tensor cores), int8
+    /// (in blocks of 32 where the weight is quantized, f16 in tensor cores) [default: int8]
     #[arg(long, value_parser = compute, value_name = "TYPE")]
     pub compute: Option<Compute>,
     /// Type of the key/value cache: f16, f32 or q8_0 [default: f16]
@@ -306,6 +311,8 @@ pub fn compute_name(compute: Compute) -> &'static str {
     match compute {
         Compute::Int8 => "int8",
         Compute::F32 => "f32",
+        Compute::F16 => "f16",
+        Compute::Bf16 => "bf16",
     }
 }
 
@@ -321,14 +328,8 @@ pub fn device(text: &str) -> Result<String, String> {
 }
 
 /// `--commit`.
-fn commit(text: &str) -> Result<Commit, String> {
-    let every = text.strip_prefix("every:").and_then(|k| k.parse().ok()).filter(|&k| k > 0);
-    match (text, every) {
-        ("each", _) => Ok(Commit::Each),
-        ("tick", _) => Ok(Commit::Tick),
-        (_, Some(k)) => Ok(Commit::Every(k)),
-        _ => Err("give each, every:K (such as every:8) or tick".into()),
-    }
+pub fn commit(text: &str) -> Result<Commit, String> {
+    text.parse()
 }
 
 /// `--weights`.
@@ -347,8 +348,9 @@ pub fn compute(text: &str) -> Result<Compute, String> {
     match text {
         "int8" => Ok(Compute::Int8),
         "f32" => Ok(Compute::F32),
-        "f16" | "bf16" => Err(format!("{text} is not on the CPU device yet: give int8 or f32")),
-        _ => Err("give int8 or f32".into()),
+        "f16" => Ok(Compute::F16),
+        "bf16" => Ok(Compute::Bf16),
+        _ => Err("give int8, f16, bf16 or f32".into()),
     }
 }
 

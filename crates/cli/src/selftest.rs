@@ -18,7 +18,6 @@ use onetrip_engine::model::{Model, ModelOptions};
 use onetrip_engine::step::Engine;
 use onetrip_engine::step::replay::Replays;
 use onetrip_engine::switch;
-use onetrip_gpu::Commit;
 use serde_json::json;
 
 use crate::fail::Fail;
@@ -72,7 +71,7 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
         let model = args.model.as_deref().unwrap_or(std::path::Path::new("tiny"));
         return replays(times, model, (name, threads, isa), out);
     }
-    let mut device = device::open(name, threads, isa, Commit::Tick)?;
+    let mut device = device::open(name, threads, isa, Default::default())?;
     let what = match device::split(name).0 {
         "cpu" => format!("cpu ({}, {threads} threads)", isa.name()),
         _ => name.to_string(),
@@ -148,7 +147,7 @@ fn replays(times: usize, path: &Path, (name, threads, isa): (&str, usize, Isa), 
         device: device::split(name).0.to_string(),
     };
     let model = Model::new(load::file(path)?, options)?;
-    let device = device::open(name, threads, isa, Commit::Tick)?;
+    let device = device::open(name, threads, isa, Default::default())?;
     let mut engine = Engine::load(model, device, 128, 4, threads, &|_, _| {})?;
     let mut bar = None;
     let all: usize = STEPS.iter().map(|(.., less)| times.div_ceil(*less)).sum();

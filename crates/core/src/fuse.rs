@@ -2,6 +2,7 @@
 
 use crate::graph::{Graph, Node, Source, Value, ValueId};
 use crate::ops::{Compute, Lowering, RowClass, Site, Target};
+use crate::tensor::Sig;
 
 pub mod rules;
 pub use rules::{RULES, Rule};
@@ -22,17 +23,16 @@ pub struct Setting {
 }
 
 impl Setting {
+    /// The class of an op's rows, by its first input.
+    pub fn class(&self, ins: &[Sig]) -> RowClass {
+        let by_seq = ins.first().is_some_and(|s| s.rows == crate::expr::Expr::S);
+        if by_seq { self.seqs } else { self.tokens }
+    }
+
     /// The site of an op with these inputs and outputs.
     pub fn site(&self, graph: &Graph, ins: &[ValueId], outs: &[ValueId]) -> Site {
         let ins = graph.sigs(ins);
-        let by_seq = ins.first().is_some_and(|s| s.rows == crate::expr::Expr::S);
-        Site {
-            outs: graph.sigs(outs),
-            class: if by_seq { self.seqs } else { self.tokens },
-            ins,
-            compute: self.compute,
-            target: self.target,
-        }
+        Site { outs: graph.sigs(outs), class: self.class(&ins), ins, compute: self.compute, target: self.target }
     }
 }
 

@@ -17,6 +17,7 @@ pub mod fuse;
 pub mod graph;
 pub mod ops;
 pub mod plan;
+pub mod precision;
 pub mod probe;
 pub mod reference;
 pub mod run;

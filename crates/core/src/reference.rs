@@ -4,11 +4,13 @@ use half::f16;
 
 use crate::batch::StepBatch;
 use crate::formats::DType;
+use crate::fuse::Setting;
 use crate::graph::{Graph, Source};
 use crate::ops::matmul::Matmul;
-use crate::ops::{Compute, Meaning, Op};
+use crate::ops::{Meaning, Op};
+use crate::precision::{Rounding, rounding};
 use crate::simd::{Isa, Q8Rows, q8_row_bytes, simd};
-use crate::tensor::{Cache, Layout, Sig};
+use crate::tensor::{Cache, Sig};
 
 /// A value of the reference: numbers, or a state by its index.
 #[derive(Clone, Debug, PartialEq)]
@@ -194,24 +196,26 @@ fn rounded(x: &RefTensor) -> RefTensor {
     out
 }
 
-/// Evaluates an op. `sigs` are the signatures of the inputs; outputs take their sizes from `Op::shape`. With
-/// [`Compute::Int8`], activations that meet a weight in tiles or planes are rounded first, as kernels do.
+/// Evaluates an op. `sigs` are the signatures of the inputs; outputs take their sizes from `Op::shape`. Activations that
+/// meet a weight are rounded first, as the setting's kernels do.
 pub fn eval(
     op: &Op,
     ins: &[RefValue],
     sigs: &[Sig],
-    compute: Compute,
+    setting: &Setting,
     batch: &StepBatch,
     states: &mut [RefState],
 ) -> Vec<RefValue> {
     let shapes = op.shape(sigs).unwrap_or_else(|e| panic!("{e}"));
     let mut ins = ins.to_vec();
     if *op == Matmul::plain().into()
-        && compute == Compute::Int8
-        && sigs[1].layout() != Layout::Stored
         && let RefValue::Tensor(x) = &ins[0]
     {
-        ins[0] = RefValue::Tensor(rounded(x));
+        match rounding(&sigs[1], setting.compute, setting.target, setting.class(sigs)) {
+            Rounding::None => {}
+            Rounding::Int8 => ins[0] = RefValue::Tensor(rounded(x)),
+            half => ins[0] = RefValue::Tensor(RefTensor { data: x.data.iter().map(|x| half.half(*x)).collect(), ..*x }),
+        }
     }
     let ins = &ins[..];
     match op.meaning() {
@@ -245,7 +249,7 @@ pub fn eval(
             };
             for (part, refs) in &parts.nodes {
                 let (vals, part_sigs): (Vec<_>, Vec<_>) = refs.iter().map(|p| get(&made, p)).unzip();
-                let outs = eval(part, &vals, &part_sigs, compute, batch, states);
+                let outs = eval(part, &vals, &part_sigs, setting, batch, states);
                 made.push((outs, part.shape(&part_sigs).unwrap_or_else(|e| panic!("{e}"))));
             }
             parts.outputs.iter().map(|p| get(&made, p).0).collect()
@@ -257,7 +261,7 @@ pub fn eval(
 pub fn eval_graph(
     graph: &Graph,
     weights: &[RefTensor],
-    compute: Compute,
+    setting: &Setting,
     batch: &StepBatch,
     states: &mut [RefState],
 ) -> Vec<RefTensor> {
@@ -278,7 +282,7 @@ pub fn eval_graph(
     for node in &graph.nodes {
         let ins: Vec<RefValue> =
             node.ins.iter().map(|&v| values[v].clone().unwrap_or_else(|| panic!("{} too early", node.name))).collect();
-        let outs = eval(&node.op, &ins, &graph.sigs(&node.ins), compute, batch, states);
+        let outs = eval(&node.op, &ins, &graph.sigs(&node.ins), setting, batch, states);
         node.outs.iter().zip(outs).for_each(|(&v, out)| values[v] = Some(out));
     }
     let output = |v: &usize| match &values[*v] {

@@ -9,17 +9,21 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use onetrip_core::batch::StepBatch;
-use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData};
+use onetrip_core::device::{
+    Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData,
+};
 use onetrip_core::ops::{Code, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
 
 pub mod driver;
 mod faults;
+mod hand_over;
 pub mod libs;
 pub mod nvrtc;
 mod ticks;
 
-use driver::{DriverError, Event, Gpu, Graph, Kernel, Kind, Memory, NoGpu, Pinned, Properties, Shape};
+use driver::{DriverError, Event, Gpu, Kernel, Kind, Memory, NoGpu, Pinned, Properties};
+use hand_over::{CudaRecording, Entry};
 use nvrtc::{CompileError, Compiler};
 
 /// Slots and operands begin at multiples of this.
@@ -30,28 +34,14 @@ const POISON: u8 = 0xff;
 const GUARD: u64 = 256;
 /// Bytes of zeroed words that kernels count in.
 const ZEROS: u64 = 4 << 20;
-/// Recorded graphs that a recording keeps: one a shape of batch.
-const GRAPHS: usize = 64;
 /// Outputs up to this size are copied to the host with every run; larger ones are expected to be read at once.
 const STAGED: u64 = 64 << 20;
-
-/// How dispatches are handed over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Commit {
-    /// A launch each.
-    Each,
-    /// A kept graph.
-    #[default]
-    Replay,
-}
 
 /// What can be chosen when the device is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Which GPU.
     pub ordinal: usize,
-    /// How dispatches are handed over.
-    pub commit: Commit,
     /// Kernels wait for the end of the one before them.
     pub serial: bool,
     /// One launch each, and the host waits behind every one: a failure is said at its dispatch.
@@ -77,24 +67,6 @@ pub enum OpenError {
     /// The driver refused.
     #[error(transparent)]
     Driver(#[from] DriverError),
-}
-
-/// What a recording does, in order.
-enum Entry {
-    Dispatch(usize),
-    Stamp,
-}
-
-/// By the shape of the batch: the generation of memory that a graph was made in, and the graph.
-type Graphs = HashMap<Vec<u64>, Option<(u64, Graph)>>;
-
-struct CudaRecording {
-    plan: Arc<Plan>,
-    entries: Vec<Entry>,
-    /// Kernels of the plan's rows.
-    kernels: Vec<Option<(Kernel, Arc<Text>)>>,
-    /// Graphs by the shape of the batch; none after its first run, which is not worth a graph yet.
-    graphs: std::sync::Mutex<Graphs>,
 }
 
 /// What a run left on the host.
@@ -133,6 +105,8 @@ pub struct CudaDevice {
     runs: u64,
     launches: u64,
     counts: Counts,
+    how: HandOver,
+    host: HostTime,
     compiler: Compiler,
     options: Options,
     properties: Properties,
@@ -178,6 +152,8 @@ impl CudaDevice {
             runs: 0,
             launches: 0,
             counts: Counts::default(),
+            how: HandOver::by(Commit::Replay),
+            host: HostTime::default(),
             compiler,
             options,
             properties,
@@ -276,78 +252,6 @@ impl CudaDevice {
         }
     }
 
-    /// Hands over the recording's dispatches, one launch each; `stamps` says that events are wanted at the stamps.
-    fn launch_all(&self, r: &CudaRecording, batch: &StepBatch, stamps: bool) -> Result<(), (usize, DriverError)> {
-        let bind = batch.bind();
-        let (mut event, mut is_first) = (0, true);
-        for entry in &r.entries {
-            let Entry::Dispatch(n) = entry else {
-                if stamps {
-                    self.gpu.mark(&self.events[event]).map_err(|e| (0, e))?;
-                    event += 1;
-                }
-                continue;
-            };
-            let Some((kernel, text)) = &r.kernels[*n] else { continue };
-            let d = &r.plan.dispatches[*n];
-            let args: Vec<u64> = d.args.iter().map(|a| self.address(a)).collect();
-            let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX);
-            if groups == 0 {
-                continue;
-            }
-            let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
-            // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
-            let dependent = self.properties.sm >= 90 && !stamps && !is_first && !self.options.serial;
-            let launched = self.gpu.launch(*kernel, &args, shape, dependent);
-            let done = launched.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
-            done.map_err(|e| (*n, e))?;
-            is_first = false;
-        }
-        Ok(())
-    }
-
-    fn hand_over(&mut self, r: &CudaRecording, batch: &StepBatch, shape: Vec<u64>) -> Result<(), DeviceError> {
-        let at = |device: &Self, (n, e): (usize, DriverError)| {
-            let at = format!(" at dispatch {n} ({})", r.plan.dispatches[n].name);
-            match device.failed(e) {
-                DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at, why },
-                other => other,
-            }
-        };
-        let has_stamps = r.entries.iter().any(|e| matches!(e, Entry::Stamp));
-        if has_stamps || self.options.commit == Commit::Each || self.options.sync {
-            return self.launch_all(r, batch, has_stamps).map_err(|e| at(self, e));
-        }
-        let mut graphs = r.graphs.lock().unwrap_or_else(|e| e.into_inner());
-        match graphs.get(&shape) {
-            Some(Some((generation, graph))) if *generation == self.generation => {
-                return self.gpu.replay(graph).map_err(|e| self.failed(e));
-            }
-            // Seen before: from now on it is a graph.
-            Some(_) => {
-                let mut failed = 0;
-                let made = self.gpu.record(|| {
-                    self.launch_all(r, batch, false).map_err(|(n, e)| {
-                        failed = n;
-                        e
-                    })
-                });
-                let graph = made.map_err(|e| at(self, (failed, e)))?;
-                self.gpu.replay(&graph).map_err(|e| self.failed(e))?;
-                graphs.insert(shape, Some((self.generation, graph)));
-            }
-            None => {
-                if graphs.len() >= GRAPHS {
-                    self.gpu.wait().map_err(|e| self.failed(e))?;
-                    graphs.clear();
-                }
-                self.launch_all(r, batch, false).map_err(|e| at(self, e))?;
-                graphs.insert(shape, None);
-            }
-        }
-        Ok(())
-    }
-
     /// Copies the outputs of the run to the host behind it, and marks its end.
     fn keep_outputs(&mut self, plan: &Plan, batch: &StepBatch, slot: usize) -> Result<(), DeviceError> {
         // Rows are the batch's as a rule; what an output has beyond them (a convolution's window) is read from its slot.
@@ -386,7 +290,12 @@ impl Device for CudaDevice {
         Target::Cuda(self.properties.caps())
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+    fn memory(&self) -> Option<u64> {
+        Some(self.gpu.free_memory())
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
+        let weights: Vec<WeightData> = weights.collect();
         self.gpu.enter().and_then(|()| self.gpu.wait()).map_err(|e| self.failed(e))?;
         (self.weights, self.weight_at) = (vec![], vec![]);
         self.generation += 1;
@@ -454,13 +363,22 @@ impl Device for CudaDevice {
         Recording(Box::new(self.recording.take()))
     }
 
+    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
+        if how.encode_thread {
+            let why = "--encode-thread is for --device gpu: CUDA replays a kept graph, there is nothing to encode";
+            return Err(DeviceError::Choice(why.into()));
+        }
+        self.how = how;
+        Ok(())
+    }
+
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
         let r = recorded(recording)?;
         check_ropes(&r.plan, batch)?;
         self.gpu.enter().map_err(|e| self.failed(e))?;
         let slot = self.free_place()?;
         self.places.alone();
-        let stamps = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
+        let (stamps, _) = self.stamps_of(r);
         while self.events.len() < stamps {
             let event = self.gpu.event(true).map_err(|e| self.failed(e))?;
             self.events.push(event);
@@ -471,13 +389,12 @@ impl Device for CudaDevice {
         // Everything that a recorded launch holds: places of slots and numbers of groups.
         let bind = batch.bind();
         let shape = bytes.iter().copied().chain(r.plan.dispatches.iter().map(|d| d.grid.eval(bind))).collect();
-        self.hand_over(r, batch, shape)?;
+        self.hand_over_by(r, batch, shape)?;
         self.keep_outputs(&r.plan, batch, slot)?;
         self.runs += 1;
         self.launches += 1;
         (self.ring[slot].run, self.ring[slot].ticks) = (self.runs, 1);
         self.counts.dispatches += r.kernels.iter().flatten().count() as u64;
-        self.counts.commits += 1;
         if stamps > 0 {
             self.wait()?;
             let first = &self.events[0];
@@ -487,7 +404,7 @@ impl Device for CudaDevice {
     }
 
     fn most_ticks(&self) -> usize {
-        if self.options.commit == Commit::Replay && !self.options.sync { ticks::MOST_TICKS } else { 1 }
+        if self.how.commit == Commit::Replay && !self.options.sync { ticks::MOST_TICKS } else { 1 }
     }
 
     fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
@@ -567,6 +484,10 @@ impl Device for CudaDevice {
 
     fn counts(&self) -> Counts {
         self.counts
+    }
+
+    fn host_time(&self) -> HostTime {
+        self.host
     }
 }
 

@@ -8,6 +8,7 @@
 use std::cell::Cell;
 
 use super::*;
+use crate::hand_over::GRAPHS;
 
 /// Ticks that one submission may have.
 pub(crate) const MOST_TICKS: usize = 32;
@@ -79,10 +80,10 @@ impl CudaDevice {
     }
 
     /// Launches every tick; the place of the last stays.
-    fn launch_ticks(&self, r: &CudaRecording, batches: &[StepBatch]) -> Result<(), (usize, DriverError)> {
+    fn launch_ticks(&self, r: &CudaRecording, batches: &[StepBatch]) -> Result<(), (Option<usize>, DriverError)> {
         for (tick, batch) in batches.iter().enumerate() {
             self.places.tick.set(tick as u64);
-            self.launch_all(r, batch, false)?;
+            self.launch(r, &r.entries, batch, None)?;
         }
         Ok(())
     }
@@ -153,7 +154,9 @@ impl CudaDevice {
         let mut at = String::new();
         let made = self.gpu.record(|| {
             self.launch_ticks(r, batches).map_err(|(n, e)| {
-                at = format!(" at dispatch {n} ({}) of several ticks", r.plan.dispatches[n].name);
+                at = n.map_or(String::new(), |n| {
+                    format!(" at dispatch {n} ({}) of several ticks", r.plan.dispatches[n].name)
+                });
                 e
             })
         });

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 pub use onetrip_core::cost::{Kind, Profile, ProfileError};
+use onetrip_core::device::HandOver;
 
 use crate::switch;
 
@@ -117,6 +118,24 @@ pub fn of_machine(kind: Kind, device: &str, isa: &str) -> Result<Profile, FindEr
     Err(FindError::None(refused))
 }
 
+/// The newest stored profile of a device, and its file. Files that cannot be read are passed over: `explain` names them.
+pub fn of_device(device: &str) -> Option<(PathBuf, Profile)> {
+    let read = stored().into_iter().rev().filter_map(|path| Some((path.clone(), read(&path).ok()?)));
+    read.into_iter().find(|(_, profile)| profile.device == device)
+}
+
+/// How runs are handed over fastest on a device that `kind` (`gpu`, `cuda`) drives, where its newest stored profile says so.
+pub fn commit_of(device: &str, kind: &str) -> Option<HandOver> {
+    of_device(device).and_then(|(_, profile)| profile.commit.get(kind).copied())
+}
+
+/// Writes into the profile in `path` how runs are handed over fastest by devices of a kind.
+pub fn write_commit(path: &Path, kind: &str, how: HandOver) -> Result<(), ProfileError> {
+    let mut profile = read(path)?;
+    profile.commit.insert(kind.into(), how);
+    store(&profile, Some(&path.to_string_lossy())).map(drop)
+}
+
 /// Stores a profile in `file`, or under its device's name and date in the user's folder; gives the place.
 pub fn store(profile: &Profile, file: Option<&str>) -> Result<PathBuf, ProfileError> {
     let text = to_text(profile)?;
@@ -159,6 +178,22 @@ mod tests {
             let e = parse("a.toml", &bad).expect_err(what).to_string();
             assert!(e.contains("a.toml") && e.contains(what) && !e.contains('\n'), "{e}");
         }
+    }
+
+    #[test]
+    fn a_way_of_handing_over_is_kept_in_the_profile_by_kind_of_device() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("a.toml");
+        std::fs::write(&path, SHIPPED[1].1).expect("written");
+        for (kind, how) in [("gpu", "every:8+thread"), ("cuda", "replay"), ("gpu", "tick")] {
+            write_commit(&path, kind, how.parse().expect(how)).expect("kept");
+        }
+        let profile = read(&path).expect("a profile");
+        let kept: Vec<String> = profile.commit.iter().map(|(kind, how)| format!("{kind} {how}")).collect();
+        assert_eq!(kept, ["cuda replay", "gpu tick"]);
+        assert_eq!(profile.curves, parse("h200", SHIPPED[1].1).expect("a profile").curves);
+        let bad = std::fs::read_to_string(&path).expect("text").replace("\"tick\"", "\"tock\"");
+        assert!(parse("a.toml", &bad).is_err_and(|e| e.to_string().contains("every:K")));
     }
 
     #[test]

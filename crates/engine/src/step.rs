@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use onetrip_core::batch::{FEED, SampleParams, SeqSpan, StepBatch};
-use onetrip_core::device::{Device, DeviceError, Recording, Ticket};
+use onetrip_core::device::{Device, DeviceError, HandOver, Recording, Ticket};
 use onetrip_core::expr::Bind;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::sample::NO_TOKEN;
@@ -17,7 +17,7 @@ use onetrip_core::tensor::Role;
 use crate::model::{Model, ModelError, PlanKey};
 use crate::page::Want;
 use crate::scheduler::{PAGE_LEN, Running, Sampled, Scheduler};
-use crate::weights::Progress;
+use crate::weights::{LoadError, Progress};
 
 pub mod replay;
 
@@ -108,16 +108,33 @@ impl Engine {
                 "heads of {dim} are no whole blocks of --cache {cache}: use f16 or f32"
             )));
         };
-        check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context, sequences)?;
+        let caches = bytes.iter().fold(0u64, |a, b| a.saturating_add(*b));
+        match device.memory() {
+            None => check_memory(caches, context, sequences)?,
+            Some(have) => {
+                let weights = model.weights().device_bytes(model.layouts());
+                let needed = weights.saturating_add(caches);
+                if needed > have {
+                    let [weights, caches, have, more] = [weights, caches, have, needed - have].map(|b| b as f64 / 1e6);
+                    return Err(StepError::Input(format!(
+                        "{}: {weights:.2} MB of weights and {caches:.2} MB of caches are {more:.2} MB more than the \
+                         {have:.2} MB that the device ({}) has: use a smaller --context, --batch or model, or --device cpu",
+                        model.file.name(),
+                        device.name()
+                    )));
+                }
+            }
+        }
         device.set_states(&bytes)?;
-        let weights = model.weights().load(model.layouts(), threads, progress);
-        let file = model.file.name().to_string();
-        let no_memory = |e| {
-            StepError::Input(format!(
-                "{file}: no memory for its weights: {e}; free some, or use a smaller model or --weights"
-            ))
-        };
-        device.set_weights(weights.map_err(no_memory)?)?;
+        let loaded = model.weights().load(model.layouts(), threads, progress, &mut *device);
+        loaded.map_err(|e| match e {
+            LoadError::Device(e) => e.into(),
+            LoadError::Memory(e) => {
+                let file = model.file.name();
+                let hint = "free some, or use a smaller model or --weights";
+                StepError::Input(format!("{file}: no memory for its weights: {e}; {hint}"))
+            }
+        })?;
         let vocabulary = model.vocabulary()?;
         let (plans, scheduler) =
             (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));
@@ -144,6 +161,12 @@ impl Engine {
         }
         self.scheduler.settle();
         &mut self.scheduler
+    }
+
+    /// Changes how steps are handed to the device; those in flight are forgotten.
+    pub fn set_hand_over(&mut self, how: HandOver) -> Result<(), StepError> {
+        self.scheduler();
+        Ok(self.device.set_hand_over(how)?)
     }
 
     /// Tokens of a sequence that are known, while steps may be in flight.
@@ -346,6 +369,14 @@ impl Engine {
     /// Records the plan of a class of batches by other rules than the model's own; [`Engine::submit`] runs it.
     pub fn record_by(&mut self, key: PlanKey, fuse: &Fuse) -> Result<Recorded, StepError> {
         let plan = Arc::new(self.model.plan_with(key, fuse, false)?);
+        let recording = record(&plan, &mut *self.device, &mut Silent)?;
+        Ok(Recorded { plan, recording })
+    }
+
+    /// Records the plan of a class of batches without its rows: what remains is handing over and waiting.
+    pub fn record_empty(&mut self, key: PlanKey) -> Result<Recorded, StepError> {
+        let plan = Plan { dispatches: vec![], ..(*self.recorded(key)?.plan).clone() };
+        let plan = Arc::new(plan);
         let recording = record(&plan, &mut *self.device, &mut Silent)?;
         Ok(Recorded { plan, recording })
     }

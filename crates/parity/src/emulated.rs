@@ -11,7 +11,7 @@ use libtest_mimic::{Failed, Trial};
 use onetrip_core::batch::StepBatch;
 use onetrip_core::cpu_mem::AlignedBytes;
 use onetrip_core::cuda::MACHINE;
-use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData};
+use onetrip_core::device::{Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData};
 use onetrip_core::formats::DType;
 use onetrip_core::ops::{Code, CudaCaps, Op, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
@@ -133,8 +133,12 @@ impl Device for Emulated {
         Target::Cuda(self.caps)
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
-        self.weights = weights.iter().map(|w| AlignedBytes::copy_of((**w).as_ref())).collect();
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
+        self.weights = weights.map(|w| AlignedBytes::copy_of((*w).as_ref())).collect();
         Ok(())
     }
 
@@ -163,6 +167,10 @@ impl Device for Emulated {
 
     fn finish(&mut self) -> Recording {
         Recording(Box::new(self.plan.take()))
+    }
+
+    fn set_hand_over(&mut self, _: HandOver) -> Result<(), DeviceError> {
+        Ok(())
     }
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
@@ -256,6 +264,10 @@ impl Device for Emulated {
 
     fn counts(&self) -> Counts {
         Counts { commits: self.commits, ..Counts::default() }
+    }
+
+    fn host_time(&self) -> HostTime {
+        HostTime::default()
     }
 }
 

@@ -209,7 +209,9 @@ fn check(case: &Case, wanted: &Fuse, device: &mut CpuDevice) -> Result<Fired, St
 
 fn reference(case: &Case, graph: &Graph) -> (Vec<RefTensor>, Vec<RefState>) {
     let mut states = case.states.clone();
-    (eval_graph(graph, &case.numbers, Compute::F32, &case.batch, &mut states), states)
+    let (one, target) = (RowClass::One, Target::Cpu(Isa::Portable));
+    let exact = Setting { tokens: one, seqs: one, one_each: false, compute: Compute::F32, target };
+    (eval_graph(graph, &case.numbers, &exact, &case.batch, &mut states), states)
 }
 
 fn run(case: &Case, plan: Plan, device: &mut CpuDevice) -> Result<(Vec<RefTensor>, Vec<RefState>), DeviceError> {

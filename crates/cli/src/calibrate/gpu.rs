@@ -12,8 +12,8 @@ use onetrip_core::device::{Device, DeviceError, Recording, WeightData};
 use onetrip_core::plan::Plan;
 use onetrip_core::probe::Silent;
 use onetrip_core::run::record;
+use onetrip_engine::profiles;
 use onetrip_engine::scheduler::PAGE_LEN;
-use onetrip_gpu::Commit;
 
 use super::{CalibrateArgs, Curves, slug, store};
 use crate::fail::Fail;
@@ -42,7 +42,7 @@ pub fn main(args: &CalibrateArgs, name: &str, out: &Out) -> Result<(), Fail> {
         return Err(Fail::Input("--threads is for the CPU: leave it out, or leave --device out".into()));
     }
     let start = Instant::now();
-    let mut gpu = device::open(name, machine::cores(), load::isa()?, Commit::Tick)?;
+    let mut gpu = device::open(name, machine::cores(), load::isa()?, Default::default())?;
     let Some((title, caps)) = device::identity(name)? else {
         return Err(Fail::Work(format!("{name} is gone")));
     };
@@ -52,6 +52,7 @@ pub fn main(args: &CalibrateArgs, name: &str, out: &Out) -> Result<(), Fail> {
     let skipped = measure(&mut *gpu, &formats, extent, args.repeat, &mut curves)?;
     let (date, took) = (machine::date(), start.elapsed().as_secs_f64());
     let how = if args.quick { ", --quick" } else { "" };
+    let commit = profiles::of_device(&title).map_or_else(Default::default, |(_, before)| before.commit);
     let profile = Profile {
         name: args.name.clone().unwrap_or_else(|| slug(&format!("{title} {}", device::split(name).0))),
         note: format!(
@@ -64,6 +65,8 @@ pub fn main(args: &CalibrateArgs, name: &str, out: &Out) -> Result<(), Fail> {
         date,
         kind: Kind::Gpu,
         caps,
+        // What a sweep found stays.
+        commit,
         curves: curves.finish(),
     };
     let Some(place) = store(&profile, args.write.as_deref(), took, out)? else { return Ok(()) };

@@ -25,7 +25,7 @@ fn curve(name: &str, x: &[f64], y: &[f64]) -> Curve {
 
 fn profile(kind: Kind, curves: Vec<Curve>) -> Profile {
     let (name, device, date, note) = ("p".into(), "d".into(), "2026-01-01".into(), String::new());
-    Profile { name, device, date, kind, note, caps: Caps::default(), curves }
+    Profile { name, device, date, kind, note, caps: Caps::default(), commit: Default::default(), curves }
 }
 
 /// 0 embed, 1 norm, 2 matmul, 3 silu, 4 matmul, 5 add of 4 and 0.
