@@ -11,11 +11,9 @@ impl CudaDevice {
                 self.memory_in_words()
             ),
             // Launches are not waited for, so the driver tells of a fault at any later call.
-            Kind::Fatal if !self.options.sync => format!(
-                "; a kernel failed in this tick or in one before it, and nothing on the GPU can be used any more: run the \
-                 same again with {}, which waits behind every launch and names the dispatch",
-                "ONETRIP_CUDA_LAUNCH=serial,sync"
-            ),
+            Kind::Fatal if !self.options.sync => {
+                return DeviceError::Lost { device: self.name.clone(), why: e.to_string() };
+            }
             Kind::Fatal => "; nothing on the GPU can be used any more: please report this with the command".into(),
             Kind::Other => String::new(),
         };
@@ -42,4 +40,13 @@ impl CudaDevice {
 fn memory_in_words(free: u64, all: u64) -> String {
     let gb = |bytes: u64| bytes as f64 / 1e9;
     format!("{:.1} GB of its {:.1} GB are free, the rest is in use by this and other programs", gb(free), gb(all))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn short_memory_is_said_in_numbers() {
+        let said = super::memory_in_words(3_200_000_000, 80_000_000_000);
+        assert!(said.contains("3.2 GB of its 80.0 GB are free") && said.contains("other programs"), "{said}");
+    }
 }

@@ -54,16 +54,16 @@ pub(crate) struct CudaRecording {
 }
 
 impl CudaDevice {
-    /// Launches dispatches one by one; stamps are events, from number `event` on.
+    /// Launches dispatches one by one; stamps are events, from number `event` on. Gives how many kernels that were.
     pub(crate) fn launch(
         &self,
         r: &CudaRecording,
         entries: &[Entry],
         batch: &StepBatch,
         event: Option<usize>,
-    ) -> Result<(), (Option<usize>, DriverError)> {
+    ) -> Result<u64, (Option<usize>, DriverError)> {
         let bind = batch.bind();
-        let (mut at, mut is_first) = (event.unwrap_or(0), true);
+        let (mut at, mut launched) = (event.unwrap_or(0), 0);
         for entry in entries {
             let Entry::Dispatch(n) = entry else {
                 if event.is_some() {
@@ -81,13 +81,13 @@ impl CudaDevice {
             }
             let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
             // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
-            let dependent = self.properties.sm >= 90 && event.is_none() && !is_first && !self.options.serial;
-            let launched = self.gpu.launch(*kernel, &args, shape, dependent);
-            let done = launched.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
+            let dependent = self.properties.sm >= 90 && event.is_none() && launched > 0 && !self.options.serial;
+            let done = self.gpu.launch(*kernel, &args, shape, dependent);
+            let done = done.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
             done.map_err(|e| (Some(*n), e))?;
-            is_first = false;
+            launched += 1;
         }
-        Ok(())
+        Ok(launched)
     }
 
     /// A graph of some dispatches.
@@ -99,7 +99,7 @@ impl CudaDevice {
     ) -> Result<Graph, (Option<usize>, DriverError)> {
         let mut failed = None;
         let made = self.gpu.record(|| {
-            self.launch(r, entries, batch, None).map_err(|(n, e)| {
+            self.launch(r, entries, batch, None).map(drop).map_err(|(n, e)| {
                 failed = n;
                 e
             })
@@ -122,9 +122,10 @@ impl CudaDevice {
         shape: Vec<u64>,
     ) -> Result<(), DeviceError> {
         let start = Instant::now();
-        let (mut commits, mut ahead) = (0, None);
-        let done = self.submissions(r, batch, shape, &mut |n| {
+        let (mut commits, mut kernels, mut ahead) = (0, 0, None);
+        let done = self.submissions(r, batch, shape, &mut |n, launched| {
             commits += n;
+            kernels += launched;
             ahead.get_or_insert_with(|| start.elapsed());
         });
         done.map_err(|(n, e)| {
@@ -135,28 +136,29 @@ impl CudaDevice {
             }
         })?;
         self.counts.commits += commits;
+        self.counts.dispatches += kernels;
         self.host.encode += start.elapsed();
         self.host.ahead += ahead.unwrap_or_default();
         Ok(())
     }
 
-    /// The submissions of a run: `submitted` is told of each how many launches or graphs it was.
+    /// The submissions of a run: `submitted` is told of each how many launches or graphs it was, and of how many kernels:
+    /// those that were launched, or the nodes of the graph.
     fn submissions(
         &self,
         r: &CudaRecording,
         batch: &StepBatch,
         shape: Vec<u64>,
-        submitted: &mut dyn FnMut(u64),
+        submitted: &mut dyn FnMut(u64, u64),
     ) -> Result<(), (Option<usize>, DriverError)> {
         let (stamps, is_timed) = self.stamps_of(r);
         let launches = |entries: &[Entry]| entries.iter().filter(|e| matches!(e, Entry::Dispatch(_))).count() as u64;
         if stamps > 0 && !is_timed {
             // The first by itself: the GPU is at work from then on.
             let (first, rest) = r.entries.split_at(groups(&r.entries, 1)[0].len());
-            self.launch(r, first, batch, Some(0))?;
-            submitted(launches(first));
-            self.launch(r, rest, batch, Some(first.len() - launches(first) as usize))?;
-            submitted(launches(rest));
+            submitted(launches(first), self.launch(r, first, batch, Some(0))?);
+            let stamps = first.len() - launches(first) as usize;
+            submitted(launches(rest), self.launch(r, rest, batch, Some(stamps))?);
             return Ok(());
         }
         if launches(&r.entries) == 0 {
@@ -171,15 +173,14 @@ impl CudaDevice {
         let commit = if self.options.sync { Commit::Each } else { self.how.commit };
         match commit {
             Commit::Each if !is_timed => {
-                self.launch(r, &r.entries, batch, None)?;
-                submitted(launches(&r.entries));
+                submitted(launches(&r.entries), self.launch(r, &r.entries, batch, None)?);
             }
             Commit::Each => {
                 for (i, group) in groups(&r.entries, 1).into_iter().enumerate() {
                     mark(2 * i)?;
-                    self.launch(r, group, batch, None)?;
+                    let launched = self.launch(r, group, batch, None)?;
                     mark(2 * i + 1)?;
-                    submitted(launches(group));
+                    submitted(launches(group), launched);
                 }
             }
             Commit::Every(_) | Commit::Tick => {
@@ -188,7 +189,7 @@ impl CudaDevice {
                     mark(2 * i)?;
                     graph(&made)?;
                     mark(2 * i + 1)?;
-                    submitted(1);
+                    submitted(1, made.nodes as u64);
                 }
             }
             Commit::Replay => {
@@ -197,13 +198,13 @@ impl CudaDevice {
                 match graphs.get(&shape) {
                     Some(Some((generation, kept))) if *generation == self.generation => {
                         graph(kept)?;
-                        submitted(1);
+                        submitted(1, kept.nodes as u64);
                     }
                     // Seen before: from now on it is a graph.
                     Some(_) => {
                         let made = self.graph_of(r, &r.entries, batch)?;
                         graph(&made)?;
-                        submitted(1);
+                        submitted(1, made.nodes as u64);
                         graphs.insert(shape, Some((self.generation, made)));
                     }
                     None => {
@@ -211,8 +212,7 @@ impl CudaDevice {
                             self.gpu.wait().map_err(|e| (None, e))?;
                             graphs.clear();
                         }
-                        self.launch(r, &r.entries, batch, None)?;
-                        submitted(launches(&r.entries));
+                        submitted(launches(&r.entries), self.launch(r, &r.entries, batch, None)?);
                         graphs.insert(shape, None);
                     }
                 }

@@ -394,7 +394,6 @@ impl Device for CudaDevice {
         self.runs += 1;
         self.launches += 1;
         (self.ring[slot].run, self.ring[slot].ticks) = (self.runs, 1);
-        self.counts.dispatches += r.kernels.iter().flatten().count() as u64;
         if stamps > 0 {
             self.wait()?;
             let first = &self.events[0];

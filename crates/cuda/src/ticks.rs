@@ -112,7 +112,7 @@ impl CudaDevice {
         self.send_words(&words, slot)?;
         let grids = batches.iter().flat_map(|b| r.plan.dispatches.iter().map(|d| d.grid.eval(b.bind())));
         let shape: Vec<u64> = [stride].into_iter().chain(bytes.iter().copied()).chain(grids).collect();
-        self.replay_ticks(r, batches, shape)?;
+        let kernels = self.replay_ticks(r, batches, shape)?;
 
         // Each output's rows of all ticks at once, to where `output` finds them.
         self.places.tick.set(0);
@@ -138,18 +138,18 @@ impl CudaDevice {
         self.runs += ticks as u64;
         self.launches += 1;
         (self.ring[slot].run, self.ring[slot].ticks) = (first, ticks as u64);
-        self.counts.dispatches += (ticks * r.kernels.iter().flatten().count()) as u64;
+        self.counts.dispatches += kernels;
         self.counts.commits += 1;
         Ok((first..=self.runs).map(Ticket).collect())
     }
 
-    /// Replays the graph of these ticks; makes it when it is first wanted.
-    fn replay_ticks(&mut self, r: &CudaRecording, batches: &[StepBatch], shape: Vec<u64>) -> Result<(), DeviceError> {
+    /// Replays the graph of these ticks, and gives its nodes; makes it when it is first wanted.
+    fn replay_ticks(&mut self, r: &CudaRecording, batches: &[StepBatch], shape: Vec<u64>) -> Result<u64, DeviceError> {
         let mut graphs = r.graphs.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(Some((generation, graph))) = graphs.get(&shape)
             && *generation == self.generation
         {
-            return self.gpu.replay(graph).map_err(|e| self.failed(e));
+            return self.gpu.replay(graph).map(|()| graph.nodes as u64).map_err(|e| self.failed(e));
         }
         let mut at = String::new();
         let made = self.gpu.record(|| {
@@ -169,8 +169,9 @@ impl CudaDevice {
             self.gpu.wait().map_err(|e| self.failed(e))?;
             graphs.clear();
         }
+        let nodes = graph.nodes as u64;
         graphs.insert(shape, Some((self.generation, graph)));
-        Ok(())
+        Ok(nodes)
     }
 }
 

@@ -42,7 +42,7 @@ pub struct Emulated {
     runs: u64,
     /// The last runs and their outputs: this device keeps them as those do that run ahead.
     kept: VecDeque<(u64, Vec<AlignedBytes>)>,
-    commits: u64,
+    counts: Counts,
 }
 
 impl Emulated {
@@ -62,7 +62,7 @@ impl Emulated {
             plan: None,
             runs: 0,
             kept: VecDeque::new(),
-            commits: 0,
+            counts: Counts::default(),
         })
     }
 
@@ -200,12 +200,13 @@ impl Device for Emulated {
                 let launch = library.get::<Launch>(b"launch").map_err(|e| DeviceError::Batch(e.to_string()))?;
                 launch(args.as_ptr(), d.grid.eval(batch.bind()) as u32, text.workgroup, text.shared);
             }
+            self.counts.dispatches += 1;
             if self.zeros.as_ref().iter().any(|b| *b != 0) {
                 return Err(DeviceError::Batch(format!("{} leaves counters behind", d.kernel)));
             }
         }
         self.runs += 1;
-        self.commits += 1;
+        self.counts.commits += 1;
         let bytes = |&(slot, _): &(usize, usize)| {
             let (at, len) = self.offsets[slot];
             AlignedBytes::copy_of(&self.arena.as_ref()[at..at + len])
@@ -222,9 +223,9 @@ impl Device for Emulated {
     }
 
     fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
-        let commits = self.commits + 1;
+        let commits = self.counts.commits + 1;
         let runs = batches.iter().map(|batch| self.submit(recording, batch)).collect();
-        self.commits = commits;
+        self.counts.commits = commits;
         runs
     }
 
@@ -263,7 +264,7 @@ impl Device for Emulated {
     }
 
     fn counts(&self) -> Counts {
-        Counts { commits: self.commits, ..Counts::default() }
+        self.counts
     }
 
     fn host_time(&self) -> HostTime {
