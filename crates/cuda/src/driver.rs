@@ -358,8 +358,8 @@ impl Gpu {
         check(code, || format!("launching {} groups of {} threads", shape.groups, shape.threads))
     }
 
-    /// Records what `launches` hands over as a graph, instead of running it.
-    pub fn record(&self, launches: impl FnOnce() -> Result<(), DriverError>) -> Result<Graph, DriverError> {
+    /// Records what `launches` hands over as a graph, instead of running it; it gives how many dispatches that were.
+    pub fn record(&self, launches: impl FnOnce() -> Result<u64, DriverError>) -> Result<Graph, DriverError> {
         let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let (mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the stream is alive; capture is always ended; the graph is destroyed after it was instantiated.
@@ -367,14 +367,14 @@ impl Gpu {
             check(cu::cuStreamBeginCapture_v2(self.stream, mode), || "beginning a graph".into())?;
             let result = launches();
             let ended = check(cu::cuStreamEndCapture(self.stream, &mut graph), || "ending a graph".into());
-            result?;
+            let launches = result?;
             ended?;
             let mut nodes = 0;
             check(cu::cuGraphGetNodes(graph, std::ptr::null_mut(), &mut nodes), || "counting a graph".into())?;
             let made = check(cu::cuGraphInstantiateWithFlags(&mut executable, graph, 0), || "making a graph".into());
             cu::cuGraphDestroy(graph);
             made?;
-            Ok(Graph { executable, nodes, context: self.context.clone() })
+            Ok(Graph { executable, nodes, launches, context: self.context.clone() })
         }
     }
 
@@ -522,8 +522,10 @@ impl Drop for Event {
 /// A recorded graph.
 pub struct Graph {
     executable: cu::CUgraphExec,
-    /// Its nodes.
+    /// Its nodes: a library may launch several kernels for a dispatch.
     pub nodes: usize,
+    /// Its dispatches.
+    pub launches: u64,
     context: Arc<Context>,
 }
 

@@ -9,11 +9,11 @@ use std::time::Instant;
 
 use onetrip_core::batch::StepBatch;
 use onetrip_core::device::{Commit, DeviceError};
-use onetrip_core::ops::Text;
+use onetrip_core::ops::{Code, Text};
 use onetrip_core::plan::Plan;
 
 use crate::CudaDevice;
-use crate::driver::{DriverError, Graph, Kernel, Shape};
+use crate::driver::{DriverError, Graph, Kernel, Kind, Shape};
 
 /// Recorded graphs that a recording keeps: one a shape of batch.
 pub(crate) const GRAPHS: usize = 64;
@@ -54,7 +54,7 @@ pub(crate) struct CudaRecording {
 }
 
 impl CudaDevice {
-    /// Launches dispatches one by one; stamps are events, from number `event` on. Gives how many kernels that were.
+    /// Launches dispatches one by one; stamps are events, from number `event` on. Gives how many dispatches that were.
     pub(crate) fn launch(
         &self,
         r: &CudaRecording,
@@ -63,7 +63,7 @@ impl CudaDevice {
         event: Option<usize>,
     ) -> Result<u64, (Option<usize>, DriverError)> {
         let bind = batch.bind();
-        let (mut at, mut launched) = (event.unwrap_or(0), 0);
+        let (mut at, mut is_first, mut launched) = (event.unwrap_or(0), true, 0);
         for entry in entries {
             let Entry::Dispatch(n) = entry else {
                 if event.is_some() {
@@ -72,19 +72,27 @@ impl CudaDevice {
                 }
                 continue;
             };
-            let Some((kernel, text)) = &r.kernels[*n] else { continue };
             let d = &r.plan.dispatches[*n];
             let args: Vec<u64> = d.args.iter().map(|a| self.address(a)).collect();
+            if let (Some(Code::Library(gemm)), Some(lt)) = (&d.code, &self.lt) {
+                lt.gemm(gemm, gemm.m.eval(bind), &args, self.gpu.stream).map_err(|e| (Some(*n), e))?;
+                // Its kernels do not say when they are done with what they read: the next one waits for their end.
+                is_first = true;
+                launched += 1;
+                continue;
+            }
+            let Some((kernel, text)) = &r.kernels[*n] else { continue };
             let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX);
             if groups == 0 {
                 continue;
             }
             let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
             // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
-            let dependent = self.properties.sm >= 90 && event.is_none() && launched > 0 && !self.options.serial;
+            let dependent = self.properties.sm >= 90 && event.is_none() && !is_first && !self.options.serial;
             let done = self.gpu.launch(*kernel, &args, shape, dependent);
             let done = done.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
             done.map_err(|e| (Some(*n), e))?;
+            is_first = false;
             launched += 1;
         }
         Ok(launched)
@@ -99,12 +107,21 @@ impl CudaDevice {
     ) -> Result<Graph, (Option<usize>, DriverError)> {
         let mut failed = None;
         let made = self.gpu.record(|| {
-            self.launch(r, entries, batch, None).map(drop).map_err(|(n, e)| {
+            self.launch(r, entries, batch, None).map_err(|(n, e)| {
                 failed = n;
                 e
             })
         });
-        made.map_err(|e| (failed, e))
+        let graph = made.map_err(|e| (failed, e))?;
+        let is_ours = |e: &Entry| !matches!(e, Entry::Dispatch(n) if matches!(r.plan.dispatches[*n].code, Some(Code::Library(_))));
+        if graph.nodes as u64 != graph.launches && entries.iter().all(is_ours) {
+            let what = format!("a graph of {} nodes was made of {} launches", graph.nodes, graph.launches);
+            return Err((
+                None,
+                DriverError { what, name: "counted".into(), text: "report this".into(), kind: Kind::Other },
+            ));
+        }
+        Ok(graph)
     }
 
     /// Events that the run's stamps need: those of the recording, else two for each submission where they are asked for.
@@ -122,10 +139,10 @@ impl CudaDevice {
         shape: Vec<u64>,
     ) -> Result<(), DeviceError> {
         let start = Instant::now();
-        let (mut commits, mut kernels, mut ahead) = (0, 0, None);
+        let (mut commits, mut dispatches, mut ahead) = (0, 0, None);
         let done = self.submissions(r, batch, shape, &mut |n, launched| {
             commits += n;
-            kernels += launched;
+            dispatches += launched;
             ahead.get_or_insert_with(|| start.elapsed());
         });
         done.map_err(|(n, e)| {
@@ -136,14 +153,14 @@ impl CudaDevice {
             }
         })?;
         self.counts.commits += commits;
-        self.counts.dispatches += kernels;
+        self.counts.dispatches += dispatches;
         self.host.encode += start.elapsed();
         self.host.ahead += ahead.unwrap_or_default();
         Ok(())
     }
 
-    /// The submissions of a run: `submitted` is told of each how many launches or graphs it was, and of how many kernels:
-    /// those that were launched, or the nodes of the graph.
+    /// The submissions of a run: `submitted` is told of each how many launches or graphs it was, and of how many
+    /// dispatches.
     fn submissions(
         &self,
         r: &CudaRecording,
@@ -189,7 +206,7 @@ impl CudaDevice {
                     mark(2 * i)?;
                     graph(&made)?;
                     mark(2 * i + 1)?;
-                    submitted(1, made.nodes as u64);
+                    submitted(1, made.launches);
                 }
             }
             Commit::Replay => {
@@ -198,13 +215,13 @@ impl CudaDevice {
                 match graphs.get(&shape) {
                     Some(Some((generation, kept))) if *generation == self.generation => {
                         graph(kept)?;
-                        submitted(1, kept.nodes as u64);
+                        submitted(1, kept.launches);
                     }
                     // Seen before: from now on it is a graph.
                     Some(_) => {
                         let made = self.graph_of(r, &r.entries, batch)?;
                         graph(&made)?;
-                        submitted(1, made.nodes as u64);
+                        submitted(1, made.launches);
                         graphs.insert(shape, Some((self.generation, made)));
                     }
                     None => {
