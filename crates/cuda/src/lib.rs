@@ -352,9 +352,7 @@ impl Device for CudaDevice {
         }
         if let Some(text) = text_of(d) {
             self.prepare(std::slice::from_ref(&text)).map_err(|e| match e {
-                DeviceError::Failed { device, why, .. } => {
-                    DeviceError::Failed { device, at: format!(" at dispatch {n} ({}, {})", d.name, d.kernel), why }
-                }
+                DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at: faults::place(n, d), why },
                 other => other,
             })?;
             r.kernels[n] = self.kernels.get(&*text).map(|k| (*k, text));
