@@ -301,14 +301,25 @@ impl Gpu {
         pitch: u64,
     ) -> Result<(), DriverError> {
         debug_assert!(start + pitch as usize * rows <= to.bytes);
-        // SAFETY: an all-zero description is a valid one, of nothing.
-        let mut copy: cu::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
-        copy.srcMemoryType = cu::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        (copy.srcDevice, copy.srcPitch) = (from, step as usize);
-        copy.dstMemoryType = cu::CUmemorytype::CU_MEMORYTYPE_HOST;
-        // SAFETY: the place lies within the pinned memory.
-        copy.dstHost = unsafe { to.at.add(start) }.cast();
-        (copy.dstPitch, copy.WidthInBytes, copy.Height) = (pitch as usize, bytes as usize, rows);
+        let copy = cu::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: cu::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcHost: std::ptr::null(),
+            srcDevice: from,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: step as usize,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: cu::CUmemorytype::CU_MEMORYTYPE_HOST,
+            // SAFETY: the place lies within the pinned memory.
+            dstHost: unsafe { to.at.add(start) }.cast(),
+            dstDevice: 0,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: pitch as usize,
+            WidthInBytes: bytes as usize,
+            Height: rows,
+        };
         // SAFETY: as in `write_later`; callers name memory that they own.
         check(unsafe { cu::cuMemcpy2DAsync_v2(&copy, self.stream) }, || "copying outputs of several ticks".into())
     }

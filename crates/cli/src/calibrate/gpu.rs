@@ -112,7 +112,10 @@ fn measure(
                 skipped.push(format!("{} at {:.0}", pair.curve, pair.x));
                 continue;
             }
-            Err(e) => return Err(e.into()),
+            Err(e) => {
+                note(&format!("it was measuring {} at {:.0}", pair.curve, pair.x));
+                return Err(e.into());
+            }
         };
         let each: Vec<f64> =
             found.iter().map(|(short, long)| ((long - short) * 1e6 / pair.links as f64).max(LEAST_US)).collect();
