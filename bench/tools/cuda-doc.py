@@ -110,7 +110,7 @@ def furthest(key, profile):
         floor = sum(f for _, f in members) / len(members)
         middle = dict(members[len(members) // 2][0], us=us)
         rows.append((len(members) * (us - floor), name, kernel, len(members), us, floor, reason(middle, floor, profile)))
-    rows.sort(key=lambda r: -r[0])
+    rows = sorted((r for r in rows if r[0] > 0), key=lambda r: -r[0])
     return [
         (name[:60], f"`{kernel}`", n, f"{us:.1f}", f"{floor:.1f}", f"{over:.0f}", why) for over, name, kernel, n, us, floor, why in rows[:5]
     ]

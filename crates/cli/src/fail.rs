@@ -8,6 +8,7 @@ use onetrip_engine::files::FileError;
 use onetrip_engine::model::ModelError;
 use onetrip_engine::step::StepError;
 
+use crate::again;
 use crate::output::{escaped, note};
 
 /// Why a command ended early.
@@ -17,6 +18,8 @@ pub enum Fail {
     Input(String),
     /// The work itself failed, or a check did not hold: exit code 1.
     Work(String),
+    /// A kernel failed on a GPU, which cannot be used any more by this process: exit code 1.
+    Lost(String),
     /// A usage error that was shown already: exit code 2.
     Shown,
     /// Whoever read the output went away: no words, and the exit code of a program that SIGPIPE ended.
@@ -29,13 +32,15 @@ impl Fail {
     /// Says it and gives the exit code.
     pub fn report(self) -> ExitCode {
         let code = match &self {
-            Fail::Work(_) => 1,
+            Fail::Work(_) | Fail::Lost(_) => 1,
             Fail::Input(_) | Fail::Shown => 2,
             Fail::Interrupted => 130,
             Fail::Pipe => 141,
         };
-        if let Fail::Input(what) | Fail::Work(what) = self {
-            note(&format!("onetrip: {}", one_line(&what)));
+        match self {
+            Fail::Input(what) | Fail::Work(what) => note(&format!("onetrip: {}", one_line(&what))),
+            Fail::Lost(what) => note(&format!("onetrip: {}; {}", one_line(&what), one_line(&again::one_by_one()))),
+            Fail::Shown | Fail::Pipe | Fail::Interrupted => {}
         }
         ExitCode::from(code)
     }
@@ -96,6 +101,7 @@ impl From<ModelError> for Fail {
 impl From<DeviceError> for Fail {
     fn from(error: DeviceError) -> Fail {
         match error {
+            DeviceError::Lost { .. } => Fail::Lost(error.to_string()),
             DeviceError::Memory { .. } | DeviceError::Choice(_) => Fail::Input(error.to_string()),
             _ => Fail::Work(error.to_string()),
         }

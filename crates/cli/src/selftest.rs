@@ -2,7 +2,8 @@
 //! model again and again instead: no bit may differ.
 //!
 //! JSON of `--replays`: `device, model, delays, seconds, steps`, each of which has `step, times, numbers, different, first`
-//! (the first run that differs, and the number in it) `, states` (numbers of the states that differ at the end).
+//! (the first run that differs, and the number in it) `, states` (numbers of the states that differ at the end) `, counted,
+//! planned` (dispatches, submissions and waits of a run) `, holds`.
 
 use std::path::Path;
 use std::time::Instant;
@@ -166,13 +167,12 @@ fn replays(times: usize, path: &Path, (name, threads, isa): (&str, usize, Isa), 
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let is_wrong = |r: &Replays| r.different > 0 || !r.states.is_empty();
-    let wrong: Vec<&str> = rows.iter().filter(|(_, r)| is_wrong(r)).map(|(step, _)| *step).collect();
+    let wrong: Vec<&str> = rows.iter().filter(|(_, r)| !r.hold()).map(|(step, _)| *step).collect();
     let (took, delays) = (start.elapsed().as_secs_f64(), switch::get("ONETRIP_CUDA_DELAYS"));
     if out.json {
         let row = |(step, r): &(&str, Replays)| {
             json!({ "step": step, "times": r.times, "numbers": r.numbers, "different": r.different, "first": r.first,
-                "states": r.states })
+                "states": r.states, "counted": r.counted, "planned": r.planned, "holds": r.hold() })
         };
         let steps: Vec<_> = rows.iter().map(row).collect();
         let model = path.to_string_lossy();
@@ -181,10 +181,14 @@ fn replays(times: usize, path: &Path, (name, threads, isa): (&str, usize, Isa), 
         let cells: Vec<_> = rows
             .iter()
             .map(|(step, r)| {
-                let verdict = match (r.first, is_wrong(r)) {
-                    (_, false) => "equal in every bit".into(),
-                    (Some((run, at)), _) => format!("DIFFERS {} times, first in run {run} at number {at}", r.different),
-                    (None, true) => format!("DIFFERS in states {:?}", r.states),
+                let verdict = match r.first {
+                    _ if r.hold() => "equal in every bit, counted as planned".into(),
+                    Some((run, at)) => format!("DIFFERS {} times, first in run {run} at number {at}", r.different),
+                    None if !r.states.is_empty() => format!("DIFFERS in states {:?}", r.states),
+                    None => {
+                        let counted = r.counted.unwrap_or_default();
+                        format!("dispatches, submissions, waits are {counted:?}, planned {:?}", r.planned)
+                    }
                 };
                 vec![step.to_string(), r.times.to_string(), r.numbers.to_string(), verdict]
             })
@@ -195,6 +199,9 @@ fn replays(times: usize, path: &Path, (name, threads, isa): (&str, usize, Isa), 
     }
     match wrong.is_empty() {
         true => Ok(()),
-        false => Err(Fail::Work(format!("results depend on time in {}: please report this", wrong.join(", ")))),
+        false => Err(Fail::Work(format!(
+            "results depend on time, or counts differ, in {}: please report this",
+            wrong.join(", ")
+        ))),
     }
 }

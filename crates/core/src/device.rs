@@ -50,6 +50,14 @@ pub enum DeviceError {
         /// What it said, and what to do.
         why: String,
     },
+    /// A kernel failed on the device, some time before this was noticed: nothing on it can be used any more.
+    #[error("{device} failed: {why}")]
+    Lost {
+        /// The device.
+        device: String,
+        /// What it said.
+        why: String,
+    },
     /// The step batch does not fit the plan.
     #[error("the step batch does not fit the plan: {0}")]
     Batch(String),

@@ -288,6 +288,7 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
         for (i, s) in states.iter().enumerate() {
             device.write_state(i, &s.bytes);
         }
+        let counted = device.counts().dispatches;
         let ran = device.submit(&recording, &batch)?;
         if !device.guards_intact() {
             return Err(wrong(format!("run {run} wrote beyond an output, or two workers wrote to one place")));
@@ -298,6 +299,10 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
                 same_ids(&have, want)?;
             }
             compare(result, &format!("output {i}, run {run}"), &have, &want.data)?;
+        }
+        let counted = device.counts().dispatches - counted;
+        if counted != plan.dispatches.len() as u64 {
+            return Err(wrong(format!("run {run} was {counted} dispatches, the plan has {}", plan.dispatches.len())));
         }
         for (i, want) in expected_states.iter().enumerate() {
             let have = RefState { bytes: device.read_state(i), ..want.clone() };

@@ -301,14 +301,25 @@ impl Gpu {
         pitch: u64,
     ) -> Result<(), DriverError> {
         debug_assert!(start + pitch as usize * rows <= to.bytes);
-        // SAFETY: an all-zero description is a valid one, of nothing.
-        let mut copy: cu::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
-        copy.srcMemoryType = cu::CUmemorytype::CU_MEMORYTYPE_DEVICE;
-        (copy.srcDevice, copy.srcPitch) = (from, step as usize);
-        copy.dstMemoryType = cu::CUmemorytype::CU_MEMORYTYPE_HOST;
-        // SAFETY: the place lies within the pinned memory.
-        copy.dstHost = unsafe { to.at.add(start) }.cast();
-        (copy.dstPitch, copy.WidthInBytes, copy.Height) = (pitch as usize, bytes as usize, rows);
+        let copy = cu::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: cu::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            srcHost: std::ptr::null(),
+            srcDevice: from,
+            srcArray: std::ptr::null_mut(),
+            srcPitch: step as usize,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: cu::CUmemorytype::CU_MEMORYTYPE_HOST,
+            // SAFETY: the place lies within the pinned memory.
+            dstHost: unsafe { to.at.add(start) }.cast(),
+            dstDevice: 0,
+            dstArray: std::ptr::null_mut(),
+            dstPitch: pitch as usize,
+            WidthInBytes: bytes as usize,
+            Height: rows,
+        };
         // SAFETY: as in `write_later`; callers name memory that they own.
         check(unsafe { cu::cuMemcpy2DAsync_v2(&copy, self.stream) }, || "copying outputs of several ticks".into())
     }
@@ -358,8 +369,8 @@ impl Gpu {
         check(code, || format!("launching {} groups of {} threads", shape.groups, shape.threads))
     }
 
-    /// Records what `launches` hands over as a graph, instead of running it.
-    pub fn record(&self, launches: impl FnOnce() -> Result<(), DriverError>) -> Result<Graph, DriverError> {
+    /// Records what `launches` hands over as a graph, instead of running it; it gives how many dispatches that were.
+    pub fn record(&self, launches: impl FnOnce() -> Result<u64, DriverError>) -> Result<Graph, DriverError> {
         let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let (mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the stream is alive; capture is always ended; the graph is destroyed after it was instantiated.
@@ -367,14 +378,14 @@ impl Gpu {
             check(cu::cuStreamBeginCapture_v2(self.stream, mode), || "beginning a graph".into())?;
             let result = launches();
             let ended = check(cu::cuStreamEndCapture(self.stream, &mut graph), || "ending a graph".into());
-            result?;
+            let launches = result?;
             ended?;
             let mut nodes = 0;
             check(cu::cuGraphGetNodes(graph, std::ptr::null_mut(), &mut nodes), || "counting a graph".into())?;
             let made = check(cu::cuGraphInstantiateWithFlags(&mut executable, graph, 0), || "making a graph".into());
             cu::cuGraphDestroy(graph);
             made?;
-            Ok(Graph { executable, nodes, context: self.context.clone() })
+            Ok(Graph { executable, nodes, launches, context: self.context.clone() })
         }
     }
 
@@ -522,8 +533,10 @@ impl Drop for Event {
 /// A recorded graph.
 pub struct Graph {
     executable: cu::CUgraphExec,
-    /// Its nodes.
+    /// Its nodes: a library may launch several kernels for a dispatch.
     pub nodes: usize,
+    /// Its dispatches.
+    pub launches: u64,
     context: Arc<Context>,
 }
 

@@ -13,7 +13,7 @@ use onetrip_core::ops::{Code, Text};
 use onetrip_core::plan::Plan;
 
 use crate::CudaDevice;
-use crate::driver::{DriverError, Graph, Kernel, Shape};
+use crate::driver::{DriverError, Graph, Kernel, Kind, Shape};
 
 /// Recorded graphs that a recording keeps: one a shape of batch.
 pub(crate) const GRAPHS: usize = 64;
@@ -53,25 +53,17 @@ pub(crate) struct CudaRecording {
     pub graphs: std::sync::Mutex<Graphs>,
 }
 
-impl CudaRecording {
-    /// Dispatches that a run has.
-    pub(crate) fn dispatches(&self) -> u64 {
-        let is_run = |e: &&Entry| matches!(e, Entry::Dispatch(n) if self.plan.dispatches[*n].code.is_some());
-        self.entries.iter().filter(is_run).count() as u64
-    }
-}
-
 impl CudaDevice {
-    /// Launches dispatches one by one; stamps are events, from number `event` on.
+    /// Launches dispatches one by one; stamps are events, from number `event` on. Gives how many dispatches that were.
     pub(crate) fn launch(
         &self,
         r: &CudaRecording,
         entries: &[Entry],
         batch: &StepBatch,
         event: Option<usize>,
-    ) -> Result<(), (Option<usize>, DriverError)> {
+    ) -> Result<u64, (Option<usize>, DriverError)> {
         let bind = batch.bind();
-        let (mut at, mut is_first) = (event.unwrap_or(0), true);
+        let (mut at, mut is_first, mut launched) = (event.unwrap_or(0), true, 0);
         for entry in entries {
             let Entry::Dispatch(n) = entry else {
                 if event.is_some() {
@@ -86,6 +78,7 @@ impl CudaDevice {
                 lt.gemm(gemm, gemm.m.eval(bind), &args, self.gpu.stream).map_err(|e| (Some(*n), e))?;
                 // Its kernels do not say when they are done with what they read: the next one waits for their end.
                 is_first = true;
+                launched += 1;
                 continue;
             }
             let Some((kernel, text)) = &r.kernels[*n] else { continue };
@@ -96,12 +89,13 @@ impl CudaDevice {
             let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
             // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
             let dependent = self.properties.sm >= 90 && event.is_none() && !is_first && !self.options.serial;
-            let launched = self.gpu.launch(*kernel, &args, shape, dependent);
-            let done = launched.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
+            let done = self.gpu.launch(*kernel, &args, shape, dependent);
+            let done = done.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
             done.map_err(|e| (Some(*n), e))?;
             is_first = false;
+            launched += 1;
         }
-        Ok(())
+        Ok(launched)
     }
 
     /// A graph of some dispatches.
@@ -118,7 +112,16 @@ impl CudaDevice {
                 e
             })
         });
-        made.map_err(|e| (failed, e))
+        let graph = made.map_err(|e| (failed, e))?;
+        let is_ours = |e: &Entry| !matches!(e, Entry::Dispatch(n) if matches!(r.plan.dispatches[*n].code, Some(Code::Library(_))));
+        if graph.nodes as u64 != graph.launches && entries.iter().all(is_ours) {
+            let what = format!("a graph of {} nodes was made of {} launches", graph.nodes, graph.launches);
+            return Err((
+                None,
+                DriverError { what, name: "counted".into(), text: "report this".into(), kind: Kind::Other },
+            ));
+        }
+        Ok(graph)
     }
 
     /// The policy; a host that waits behind every kernel cannot have them in a graph.
@@ -141,9 +144,10 @@ impl CudaDevice {
         shape: Vec<u64>,
     ) -> Result<(), DeviceError> {
         let start = Instant::now();
-        let (mut commits, mut ahead) = (0, None);
-        let done = self.submissions(r, batch, shape, &mut |n| {
+        let (mut commits, mut dispatches, mut ahead) = (0, 0, None);
+        let done = self.submissions(r, batch, shape, &mut |n, launched| {
             commits += n;
+            dispatches += launched;
             ahead.get_or_insert_with(|| start.elapsed());
         });
         done.map_err(|(n, e)| {
@@ -154,28 +158,29 @@ impl CudaDevice {
             }
         })?;
         self.counts.commits += commits;
+        self.counts.dispatches += dispatches;
         self.host.encode += start.elapsed();
         self.host.ahead += ahead.unwrap_or_default();
         Ok(())
     }
 
-    /// The submissions of a run: `submitted` is told of each how many launches or graphs it was.
+    /// The submissions of a run: `submitted` is told of each how many launches or graphs it was, and of how many
+    /// dispatches.
     fn submissions(
         &self,
         r: &CudaRecording,
         batch: &StepBatch,
         shape: Vec<u64>,
-        submitted: &mut dyn FnMut(u64),
+        submitted: &mut dyn FnMut(u64, u64),
     ) -> Result<(), (Option<usize>, DriverError)> {
         let (stamps, is_timed) = self.stamps_of(r);
         let launches = |entries: &[Entry]| entries.iter().filter(|e| matches!(e, Entry::Dispatch(_))).count() as u64;
         if stamps > 0 && !is_timed {
             // The first by itself: the GPU is at work from then on.
             let (first, rest) = r.entries.split_at(groups(&r.entries, 1)[0].len());
-            self.launch(r, first, batch, Some(0))?;
-            submitted(launches(first));
-            self.launch(r, rest, batch, Some(first.len() - launches(first) as usize))?;
-            submitted(launches(rest));
+            submitted(launches(first), self.launch(r, first, batch, Some(0))?);
+            let stamps = first.len() - launches(first) as usize;
+            submitted(launches(rest), self.launch(r, rest, batch, Some(stamps))?);
             return Ok(());
         }
         if launches(&r.entries) == 0 {
@@ -188,15 +193,14 @@ impl CudaDevice {
         let graph = |graph: &Graph| self.gpu.replay(graph).map_err(|e| (None, e));
         match self.commit() {
             Commit::Each if !is_timed => {
-                self.launch(r, &r.entries, batch, None)?;
-                submitted(launches(&r.entries));
+                submitted(launches(&r.entries), self.launch(r, &r.entries, batch, None)?);
             }
             Commit::Each => {
                 for (i, group) in groups(&r.entries, 1).into_iter().enumerate() {
                     mark(2 * i)?;
-                    self.launch(r, group, batch, None)?;
+                    let launched = self.launch(r, group, batch, None)?;
                     mark(2 * i + 1)?;
-                    submitted(launches(group));
+                    submitted(launches(group), launched);
                 }
             }
             Commit::Every(_) | Commit::Tick => {
@@ -205,7 +209,7 @@ impl CudaDevice {
                     mark(2 * i)?;
                     graph(&made)?;
                     mark(2 * i + 1)?;
-                    submitted(1);
+                    submitted(1, made.launches);
                 }
             }
             Commit::Replay => {
@@ -214,13 +218,13 @@ impl CudaDevice {
                 match graphs.get(&shape) {
                     Some(Some((generation, kept))) if *generation == self.generation => {
                         graph(kept)?;
-                        submitted(1);
+                        submitted(1, kept.launches);
                     }
                     // Seen before: from now on it is a graph.
                     Some(_) => {
                         let made = self.graph_of(r, &r.entries, batch)?;
                         graph(&made)?;
-                        submitted(1);
+                        submitted(1, made.launches);
                         graphs.insert(shape, Some((self.generation, made)));
                     }
                     None => {
@@ -228,8 +232,7 @@ impl CudaDevice {
                             self.gpu.wait().map_err(|e| (None, e))?;
                             graphs.clear();
                         }
-                        self.launch(r, &r.entries, batch, None)?;
-                        submitted(launches(&r.entries));
+                        submitted(launches(&r.entries), self.launch(r, &r.entries, batch, None)?);
                         graphs.insert(shape, None);
                     }
                 }

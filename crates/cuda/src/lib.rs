@@ -352,9 +352,7 @@ impl Device for CudaDevice {
         }
         if let Some(text) = text_of(d) {
             self.prepare(std::slice::from_ref(&text)).map_err(|e| match e {
-                DeviceError::Failed { device, why, .. } => {
-                    DeviceError::Failed { device, at: format!(" at dispatch {n} ({}, {})", d.name, d.kernel), why }
-                }
+                DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at: faults::place(n, d), why },
                 other => other,
             })?;
             r.kernels[n] = self.kernels.get(&*text).map(|k| (*k, text));
@@ -405,7 +403,6 @@ impl Device for CudaDevice {
         self.runs += 1;
         self.launches += 1;
         (self.ring[slot].run, self.ring[slot].ticks) = (self.runs, 1);
-        self.counts.dispatches += r.dispatches();
         if stamps > 0 {
             self.wait()?;
             let first = &self.events[0];

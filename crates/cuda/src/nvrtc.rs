@@ -165,3 +165,34 @@ fn keep(path: &Path, code: &[u8]) {
         let _ = std::fs::rename(&part, path);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_writers_of_one_entry_never_show_half_of_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("sub").join("a.cubin");
+        let codes: Vec<Vec<u8>> = (1..=4u8).map(|byte| vec![byte; 1 << 20]).collect();
+        std::thread::scope(|scope| {
+            for code in &codes {
+                scope.spawn(|| (0..20).for_each(|_| keep(&path, code)));
+            }
+            for _ in 0..200 {
+                let Ok(seen) = std::fs::read(&path) else { continue };
+                assert!(codes.contains(&seen), "{} bytes of several writers", seen.len());
+            }
+        });
+        let left = std::fs::read_dir(folder.path().join("sub")).expect("a folder").count();
+        assert_eq!(left, 1, "parts of files are left");
+        // Where nothing can be written that is no error.
+        keep(Path::new("/dev/null/no/such.cubin"), &codes[0]);
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named_with_where_it_was_looked_for_and_how_to_get_it() {
+        let missing = Missing { what: "NVRTC", looked: vec!["libnvrtc.so".into(), "/x/lib".into()], get: "install it" };
+        assert_eq!(missing.to_string(), "NVRTC is missing: looked for libnvrtc.so, /x/lib; install it");
+    }
+}

@@ -80,12 +80,13 @@ impl CudaDevice {
     }
 
     /// Launches every tick; the place of the last stays.
-    fn launch_ticks(&self, r: &CudaRecording, batches: &[StepBatch]) -> Result<(), (Option<usize>, DriverError)> {
+    fn launch_ticks(&self, r: &CudaRecording, batches: &[StepBatch]) -> Result<u64, (Option<usize>, DriverError)> {
+        let mut launched = 0;
         for (tick, batch) in batches.iter().enumerate() {
             self.places.tick.set(tick as u64);
-            self.launch(r, &r.entries, batch, None)?;
+            launched += self.launch(r, &r.entries, batch, None)?;
         }
-        Ok(())
+        Ok(launched)
     }
 
     /// [`Device::submit_many`] for more than one batch.
@@ -112,7 +113,7 @@ impl CudaDevice {
         self.send_words(&words, slot)?;
         let grids = batches.iter().flat_map(|b| r.plan.dispatches.iter().map(|d| d.grid.eval(b.bind())));
         let shape: Vec<u64> = [stride].into_iter().chain(bytes.iter().copied()).chain(grids).collect();
-        self.replay_ticks(r, batches, shape)?;
+        let dispatches = self.replay_ticks(r, batches, shape)?;
 
         // Each output's rows of all ticks at once, to where `output` finds them.
         self.places.tick.set(0);
@@ -138,18 +139,18 @@ impl CudaDevice {
         self.runs += ticks as u64;
         self.launches += 1;
         (self.ring[slot].run, self.ring[slot].ticks) = (first, ticks as u64);
-        self.counts.dispatches += ticks as u64 * r.dispatches();
+        self.counts.dispatches += dispatches;
         self.counts.commits += 1;
         Ok((first..=self.runs).map(Ticket).collect())
     }
 
-    /// Replays the graph of these ticks; makes it when it is first wanted.
-    fn replay_ticks(&mut self, r: &CudaRecording, batches: &[StepBatch], shape: Vec<u64>) -> Result<(), DeviceError> {
+    /// Replays the graph of these ticks, and gives its dispatches; makes it when it is first wanted.
+    fn replay_ticks(&mut self, r: &CudaRecording, batches: &[StepBatch], shape: Vec<u64>) -> Result<u64, DeviceError> {
         let mut graphs = r.graphs.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(Some((generation, graph))) = graphs.get(&shape)
             && *generation == self.generation
         {
-            return self.gpu.replay(graph).map_err(|e| self.failed(e));
+            return self.gpu.replay(graph).map(|()| graph.launches).map_err(|e| self.failed(e));
         }
         let mut at = String::new();
         let made = self.gpu.record(|| {
@@ -169,8 +170,9 @@ impl CudaDevice {
             self.gpu.wait().map_err(|e| self.failed(e))?;
             graphs.clear();
         }
+        let launches = graph.launches;
         graphs.insert(shape, Some((self.generation, graph)));
-        Ok(())
+        Ok(launches)
     }
 }
 

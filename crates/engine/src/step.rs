@@ -112,10 +112,13 @@ impl Engine {
                 let weights = model.weights().device_bytes(model.layouts());
                 let needed = weights.saturating_add(caches);
                 if needed > have {
+                    let fixed = weights.saturating_add(recurrent_bytes(&model, sequences));
+                    let page = (needed - fixed) / pages.max(1);
+                    let fits = what_fits(have, fixed, page, sequences);
                     let [weights, caches, have, more] = [weights, caches, have, needed - have].map(|b| b as f64 / 1e6);
                     return Err(StepError::Input(format!(
                         "{}: {weights:.2} MB of weights and {caches:.2} MB of caches are {more:.2} MB more than the \
-                         {have:.2} MB that the device ({}) has: use a smaller --context, --batch or model, or --device cpu",
+                         {have:.2} MB that the device ({}) has: {fits}, or use --device cpu",
                         model.file.name(),
                         device.name()
                     )));
@@ -416,6 +419,24 @@ fn sampled(row: &[f32], span: &SeqSpan) -> Sampled {
     Sampled { seq: 0, id: row[0].to_bits(), log_prob: asked.then_some(row[1]), top: if asked { top } else { vec![] } }
 }
 
+fn recurrent_bytes(model: &Model, sequences: usize) -> u64 {
+    let rows = model.states().iter().filter(|s| s.role == Role::Recurrent).map(|s| s.row_bytes() as u64);
+    rows.sum::<u64>().saturating_mul(sequences as u64)
+}
+
+/// What to ask for where `fixed` bytes and pages of caches of `page` bytes are more than `have`.
+fn what_fits(have: u64, fixed: u64, page: u64, sequences: usize) -> String {
+    let pages = have.checked_sub(fixed).filter(|_| page > 0).map_or(0, |room| room / page) as usize;
+    match (pages / sequences.max(1), pages) {
+        (0, 0) => format!(
+            "the weights have to be smaller (a model file of at most {:.1} GB, or --weights)",
+            have as f64 / 1e9
+        ),
+        (0, pages) => format!("--batch {pages} with --context {PAGE_LEN} fits"),
+        (each, _) => format!("--context {} fits", each * PAGE_LEN),
+    }
+}
+
 /// Refuses caches that are larger than the machine's memory, before they are touched.
 fn check_memory(bytes: u64, context: usize, sequences: usize) -> Result<(), StepError> {
     let Ok(info) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
@@ -429,5 +450,19 @@ fn check_memory(bytes: u64, context: usize, sequences: usize) -> Result<(), Step
             if sequences > 1 { "--batch or --context" } else { "--context" }
         ))),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::what_fits;
+
+    #[test]
+    fn what_does_not_fit_is_answered_with_what_would() {
+        assert_eq!(what_fits(1000, 400, 100, 2), "--context 768 fits");
+        assert_eq!(what_fits(1000, 400, 100, 6), "--context 256 fits");
+        assert_eq!(what_fits(1000, 400, 100, 7), "--batch 6 with --context 256 fits");
+        assert!(what_fits(3_000_000_000, 4_000_000_000, 100, 1).contains("at most 3.0 GB"));
+        assert!(what_fits(1000, 950, 100, 1).contains("weights have to be smaller"));
     }
 }

@@ -47,6 +47,10 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
             }));
         }
     }
+    tests.push(Trial::ignorable_test(
+        "kernels/a CUDA text that does not compile is named, with the compiler's words",
+        refused,
+    ));
     for model in MODELS {
         tests.push(Trial::test(format!("plans/cuda has a kernel for every row of {model}"), move || {
             model_plans(model, caps(90)).map(drop)
@@ -123,4 +127,26 @@ fn compile(sm: u32, plans: &[Plan]) -> Result<Completion, Failed> {
         made?;
     }
     Ok(Completion::Completed)
+}
+
+/// A wrong text, and a right one that an option for every kernel makes wrong.
+fn refused() -> Result<Completion, Failed> {
+    let mut compiler = match Compiler::new(90, None, &switch::cuda_libraries()) {
+        Ok(compiler) => compiler,
+        Err(e) => return Ok(Completion::ignored_with(format!("not run: {e}"))),
+    };
+    let Err(error) = compiler.compile("norm_kernel", "__global__ void norm_kernel() { nonsense(); }", &[]) else {
+        return Err("nonsense compiles".into());
+    };
+    let said = error.to_string();
+    if let Some(lost) = ["norm_kernel", &compiler.arch, "nonsense", "undefined"].iter().find(|w| !said.contains(**w)) {
+        return Err(format!("no {lost:?} in {said}").into());
+    }
+    let text = "__global__ void k() {\n#ifdef WRONG\nWRONG;\n#endif\n}";
+    compiler.compile("k", text, &[])?;
+    compiler.defines = vec!["-DWRONG=nonsense()".into()];
+    match compiler.compile("k", text, &[]) {
+        Ok(_) => Err("an option for every kernel is none for this one".into()),
+        Err(_) => Ok(Completion::Completed),
+    }
 }

@@ -101,6 +101,7 @@ fn measure(
     curves: &mut Curves,
 ) -> Result<Vec<String>, Fail> {
     let mut all = pairs(formats, extent).map_err(|e| Fail::Work(format!("a chain cannot be made: {e}")))?;
+    prepare(gpu, &mut all)?;
     let mut zeros = Arc::default();
     let (mut launch, mut skipped, mut bar, total) = (0.0, vec![], None, all.len());
     for (n, pair) in all.iter_mut().enumerate() {
@@ -111,7 +112,10 @@ fn measure(
                 skipped.push(format!("{} at {:.0}", pair.curve, pair.x));
                 continue;
             }
-            Err(e) => return Err(e.into()),
+            Err(e) => {
+                note(&format!("it was measuring {} at {:.0}", pair.curve, pair.x));
+                return Err(e.into());
+            }
         };
         let each: Vec<f64> =
             found.iter().map(|(short, long)| ((long - short) * 1e6 / pair.links as f64).max(LEAST_US)).collect();
@@ -170,6 +174,23 @@ impl Ready {
 
 fn plan_of(gpu: &dyn Device, chain: &mut Chain) -> Result<Plan, DeviceError> {
     chain.plan(gpu.target()).map_err(|e| DeviceError::Batch(e.to_string()))
+}
+
+/// Shows the device all dispatches at once: one that compiles kernels does that on all processors.
+fn prepare(gpu: &mut dyn Device, all: &mut [Pair]) -> Result<(), DeviceError> {
+    let mut joint: Option<Plan> = None;
+    for pair in all {
+        let plan = plan_of(gpu, &mut pair.short)?;
+        match &mut joint {
+            Some(joint) => joint.dispatches.extend(plan.dispatches),
+            None => joint = Some(plan),
+        }
+    }
+    if let Some(joint) = joint {
+        gpu.begin(&Arc::new(joint));
+        gpu.finish();
+    }
+    Ok(())
 }
 
 fn load_weights(gpu: &mut dyn Device, chain: &Chain, zeros: &mut Arc<Vec<u8>>) -> Result<(), DeviceError> {

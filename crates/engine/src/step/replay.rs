@@ -9,7 +9,7 @@ use crate::model::PlanKey;
 use crate::page::Want;
 
 /// What came of the replays of a step.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Replays {
     /// How often the step ran besides its first time.
     pub times: usize,
@@ -21,6 +21,19 @@ pub struct Replays {
     pub first: Option<(usize, usize)>,
     /// States that differ in a bit after the last run.
     pub states: Vec<usize>,
+    /// What the device counted from the third run on, by run: dispatches, submissions, waits. None of fewer runs, as a
+    /// recording may be kept only from the second on.
+    pub counted: Option<[f64; 3]>,
+    /// The same of the plan.
+    pub planned: [u64; 3],
+}
+
+impl Replays {
+    /// No bit differed, and what was counted is what the plan says.
+    pub fn hold(&self) -> bool {
+        let as_planned = |counted: [f64; 3]| counted == self.planned.map(|n| n as f64);
+        self.different == 0 && self.states.is_empty() && self.counted.is_none_or(as_planned)
+    }
 }
 
 impl Engine {
@@ -36,8 +49,15 @@ impl Engine {
         let begin: Vec<Vec<u8>> = recurrent.iter().map(|&i| self.device.read_state(i)).collect();
         let want = self.run_bits(&mut batch)?;
         let after = self.all_states();
-        let mut made = Replays { times, numbers: want.len(), different: 0, first: None, states: vec![] };
+        let ledger = self.plans[&key].plan.ledger(bind);
+        let planned = [ledger.dispatches, ledger.commits, ledger.waits];
+        let mut made =
+            Replays { times, numbers: want.len(), different: 0, first: None, states: vec![], counted: None, planned };
+        let mut before = None;
         for run in 0..times {
+            if run == 1 {
+                before = Some(self.counted());
+            }
             recurrent.iter().zip(&begin).for_each(|(&i, bytes)| self.device.write_state(i, bytes));
             let have = self.run_bits(&mut batch)?;
             if let Some(at) = have.iter().zip(&want).position(|(a, b)| a != b) {
@@ -46,10 +66,19 @@ impl Engine {
             }
             each(run);
         }
+        if let Some(before) = before {
+            let (now, runs) = (self.counted(), (times - 1) as f64);
+            made.counted = Some([0, 1, 2].map(|i| (now[i] - before[i]) as f64 / runs));
+        }
         if times > 0 {
             made.states = (0..after.len()).filter(|&i| self.device.read_state(i) != after[i]).collect();
         }
         Ok(made)
+    }
+
+    fn counted(&self) -> [u64; 3] {
+        let counts = self.device.counts();
+        [counts.dispatches, counts.commits, counts.waits]
     }
 
     fn run_bits(&mut self, batch: &mut StepBatch) -> Result<Vec<u32>, StepError> {

@@ -158,7 +158,8 @@ struct Shape {
 impl Shape {
     /// About `bytes` bytes of a format, as near to a square as whole blocks allow.
     fn of(format: DType, bytes: usize) -> Shape {
-        let block = [32, 256].into_iter().find(|&k| format.row_bytes(k).is_some()).unwrap_or(256);
+        // Widths of quantized weights are multiples of the largest block, as models' are.
+        let block = if format.is_float() { 32 } else { 256 };
         let numbers = bytes * 256 / format.row_bytes(256).unwrap_or(1024);
         let k = (1usize << (numbers.max(1).ilog2() / 2)).max(block);
         let rows = (numbers / k).next_multiple_of(block).max(block);
