@@ -103,6 +103,14 @@ impl Target {
     pub fn step_rows(self) -> usize {
         if self.is_text() { 2048 } else { 512 }
     }
+
+    /// Bytes of a weight that a kernel can bind at once: a larger one lies in shards ([`Sig::shards`]).
+    pub fn binding_bytes(self) -> u64 {
+        match self {
+            Target::Wgsl(caps) => caps.binding_bytes,
+            _ => u64::MAX,
+        }
+    }
 }
 
 /// What kernels may know of an NVIDIA GPU.
@@ -140,12 +148,27 @@ pub struct WgslCaps {
     pub workgroup_bytes: u32,
     /// Invocations of a workgroup.
     pub invocations: u32,
+    /// Bytes of a weight that one buffer has and one binding takes, at most 1 GiB.
+    pub binding_bytes: u64,
+}
+
+impl WgslCaps {
+    /// Bytes of a buffer of weights at most, whatever an adapter offers.
+    pub const MAX_SHARD: u64 = 1 << 30;
 }
 
 impl Default for WgslCaps {
     /// What nearly every adapter of recent years offers, for plans without a device.
     fn default() -> Self {
-        WgslCaps { f16: true, subgroups: Some((32, 32)), dot4: true, coop: 0, workgroup_bytes: 32768, invocations: 256 }
+        WgslCaps {
+            f16: true,
+            subgroups: Some((32, 32)),
+            dot4: true,
+            coop: 0,
+            workgroup_bytes: 32768,
+            invocations: 256,
+            binding_bytes: WgslCaps::MAX_SHARD,
+        }
     }
 }
 
@@ -255,6 +278,8 @@ pub enum Access {
 pub enum Arg {
     /// Input of the op.
     In(usize),
+    /// Shard of an input that is a weight: the input, and the shard's number. `In` is its first.
+    Shard(usize, usize),
     /// Output of the op.
     Out(usize),
     /// Scratch of this lowering.

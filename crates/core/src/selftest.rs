@@ -198,14 +198,18 @@ pub fn case_plan(case: &Case, target: Target) -> Result<Plan, ShapeError> {
 fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeError> {
     let inv_freq = (0..rope_pairs(&case.op)).map(|i| 10000f32.powf(-(i as f32) / 32.0)).collect();
     let mut graph = Graph { ropes: vec![RopeSpec { inv_freq, factor: 1.0 }], ..Default::default() };
-    let (mut weights, mut states) = (0.., 0..);
+    let (mut weights, mut states) = (0, 0..);
     let mut ins = vec![];
     for (i, sig) in case.ins.iter().enumerate() {
         let source = match sig.is_state() {
             true => Source::State(states.next().unwrap_or(0)),
-            false => Source::Weight(weights.next().unwrap_or(0)),
+            false => Source::Weight(weights),
         };
-        ins.push(graph.source(format!("input {i}"), on_target(sig, target, case.compute), source));
+        let sig = on_target(sig, target, case.compute);
+        if !sig.is_state() {
+            weights += sig.shards(target.binding_bytes()).len();
+        }
+        ins.push(graph.source(format!("input {i}"), sig, source));
     }
     let outs = graph.push("case", case.op.clone(), &ins)?;
     graph.outputs = outs.iter().copied().filter(|&v| !graph.values[v].sig.is_state()).collect();
@@ -240,13 +244,17 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
                 states.push(state);
             }
             _ => {
-                let rows = sig.rows.eval(case.batch) as usize;
-                let (bytes, data) = match case.ranges.iter().find(|(input, ..)| *input == i) {
-                    Some(&(_, low, high)) => uniform(&mut rng, sig.width, rows, low, high),
-                    None => random_weight(&mut rng, sig, rows),
-                };
-                weights.push(Arc::new(bytes));
-                numbers.push(data);
+                let mut all = RefTensor { width: sig.width, data: vec![] };
+                for shard in sig.shards(setting.target.binding_bytes()) {
+                    let rows = shard.rows.eval(case.batch) as usize;
+                    let (bytes, part) = match case.ranges.iter().find(|(input, ..)| *input == i) {
+                        Some(&(_, low, high)) => uniform(&mut rng, sig.width, rows, low, high),
+                        None => random_weight(&mut rng, &shard, rows),
+                    };
+                    weights.push(Arc::new(bytes));
+                    all.data.extend(part.data);
+                }
+                numbers.push(all);
             }
         }
     }
