@@ -221,9 +221,7 @@ impl Cuda<'_> {
         if most > 4 {
             return None;
         }
-        let columns = 64;
-        let room = |stages: usize| stages * (tile_t + tile_n) * (columns + 8) * 2;
-        let stages = if room(3) <= caps(site).shared as usize { 3 } else { 2 };
+        let (stages, columns) = (2, 64);
         let mut unit = self.half_unit(half, 256);
         unit.read("X_HALF", "u16", Arg::Scratch(0));
         let w0 = op.first_weight();
@@ -256,7 +254,7 @@ impl Cuda<'_> {
             );
         }
         unit.set("TILES", tiles).set("TILE_T", tile_t).set("TILE_N", tile_n).set("STAGES", stages);
-        unit.set("COLUMNS", columns).resident(2).shared(room(stages));
+        unit.set("COLUMNS", columns).resident(2).shared(stages * (tile_t + tile_n) * (columns + 8) * 2);
         unit.part(WEIGHTS).part(HALF).part(&include_str!("../mma.cu").replace("TILE_OUTPUTS", &outputs));
         let cost = op.cost(site);
         let read = site.ins[w0..].iter().fold(rows.clone() * (2 * k), |a, s| a + s.bytes());
