@@ -4,8 +4,8 @@
 // v1: STAGES tiles of 32 columns on their way to shared memory (16-bit weights and activations without passing
 //     registers; other weights decoded on the way), eight warps of m16n8k16, factors by plain loads: 190 TFLOP/s for
 //     2048 tokens of 4096 x 4096 f16 on an H200, where cuBLASLt has 725.
-// v2: factors by ldmatrix (1.1 times), 64 columns a stage instead of 32 (1.1), two blocks a multiprocessor (1.1, with codes
-//     1.4): 300 TFLOP/s. More than two stages bring nothing; tiles of 256 tokens help long rows of codes only.
+// v2: factors by ldmatrix (1.2 times), 64 columns a stage instead of 32 (1.1), two blocks a multiprocessor (1.2, with codes
+//     1.3 to 1.4): 300 TFLOP/s. More than two stages bring nothing; tiles of 256 tokens help long rows of codes only.
 
 // Warps along the tokens and along the rows; what a warp makes, in squares of 16 tokens and 8 rows.
 #define WARPS_T 4
