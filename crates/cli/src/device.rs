@@ -101,7 +101,7 @@ pub fn hardware(name: &str) -> Result<String, Fail> {
     }
 }
 
-/// What the switch says about how kernels are launched.
+/// The words of the switch that says how kernels are launched.
 fn launch_words() -> Result<onetrip_cuda::Options, Fail> {
     let mut options = onetrip_cuda::Options::default();
     let Some(how) = switch::get("ONETRIP_CUDA_LAUNCH") else { return Ok(options) };

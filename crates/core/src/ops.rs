@@ -99,6 +99,14 @@ impl Target {
         !matches!(self, Target::Cpu(_))
     }
 
+    /// Bytes of a weight that a kernel can bind at once: a larger one lies in shards ([`Sig::shards`]).
+    pub fn binding_bytes(self) -> u64 {
+        match self {
+            Target::Wgsl(caps) => caps.binding_bytes,
+            _ => u64::MAX,
+        }
+    }
+
     /// Rows of one step at most: a longer prompt runs in chunks. A GPU wants more of them to be busy.
     pub fn step_rows(self) -> usize {
         match self {
@@ -107,14 +115,6 @@ impl Target {
             // Values of wide layers must fit a binding.
             Target::Wgsl(caps) if caps.binding_bytes < 256 << 20 => 1024,
             Target::Wgsl(_) => 2048,
-        }
-    }
-
-    /// Bytes of a weight that a kernel can bind at once: a larger one lies in shards ([`Sig::shards`]).
-    pub fn binding_bytes(self) -> u64 {
-        match self {
-            Target::Wgsl(caps) => caps.binding_bytes,
-            _ => u64::MAX,
         }
     }
 }

@@ -54,8 +54,8 @@ pub(crate) struct CudaRecording {
 }
 
 impl CudaRecording {
-    /// Kernels and library calls of a run.
-    pub fn dispatches(&self) -> u64 {
+    /// Dispatches that a run has.
+    pub(crate) fn dispatches(&self) -> u64 {
         let is_run = |e: &&Entry| matches!(e, Entry::Dispatch(n) if self.plan.dispatches[*n].code.is_some());
         self.entries.iter().filter(is_run).count() as u64
     }

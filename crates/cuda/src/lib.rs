@@ -46,13 +46,13 @@ pub struct Options {
     pub ordinal: usize,
     /// Kernels wait for the end of the one before them.
     pub serial: bool,
-    /// Products of matrices run on our own kernels, though cuBLASLt may be there.
-    pub own: bool,
     /// One launch each, and the host waits behind every one: a failure is said at its dispatch.
     pub sync: bool,
     /// For tests: kernels in which every warp waits a random short while, of this seed, before what it waits for and before
     /// it lets the next kernel begin.
     pub delays: Option<u32>,
+    /// Products of matrices run on our own kernels, though cuBLASLt may be there.
+    pub own: bool,
     /// Folder for compiled kernels.
     pub cache: Option<PathBuf>,
     /// Folders where libraries are looked for besides the usual places.

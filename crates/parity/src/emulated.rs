@@ -10,7 +10,7 @@ use libloading::Library;
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::batch::StepBatch;
 use onetrip_core::cpu_mem::AlignedBytes;
-use onetrip_core::cuda::MACHINE;
+use onetrip_core::cuda::{MACHINE, TENSOR};
 use onetrip_core::device::{Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData};
 use onetrip_core::formats::DType;
 use onetrip_core::ops::{Code, Compute, CudaCaps, Gemm, Op, Target, Text};
@@ -52,7 +52,8 @@ impl Emulated {
         Some(Emulated {
             folder: tempfile::tempdir().ok()?,
             kernels: HashMap::new(),
-            caps: CudaCaps { lt: false, ..CudaCaps::default() },
+            // Blocks run one after the other: no clusters, which came with 9.0.
+            caps: CudaCaps { lt: false, sm: 80, ..CudaCaps::default() },
             weights: vec![],
             states: vec![],
             arena: AlignedBytes::default(),
@@ -75,6 +76,7 @@ impl Emulated {
         let source = text
             .source
             .replace(MACHINE, "")
+            .replace(TENSOR, include_str!("emulated/tensor.h"))
             .replace("extern __shared__ uint4 dynamic[];", "uint4* dynamic = emulated_shared;");
         let source = format!(
             "{}\n{source}\nstatic void** emulated_args;\nstatic void emulated_call() {{ {}({}); }}\n\

@@ -82,7 +82,7 @@ static void fiber_main() {
     _longjmp(scheduler, 1);
 }
 // Copies to shared memory on their way, of each thread: they arrive when it waits for them and not before.
-struct Copy { void* to; const void* from; u32 group; };
+struct Copy { void* to; const void* from; u32 bytes, group; };
 static std::vector<std::vector<Copy>> copies;
 static std::vector<u32> copy_group;
 static void run_block(u32 threads) {
@@ -178,13 +178,17 @@ DEVICE void fetch_line(const void*) {}
 
 DEVICE void cp_async16(void* shared, const void* global) {
     if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0) std::fprintf(stderr, "a copy of 16 bytes that is not aligned\n"), std::abort();
-    copies[current].push_back({shared, global, copy_group[current]});
+    copies[current].push_back({shared, global, 16, copy_group[current]});
+}
+DEVICE void cp_async4(void* shared, const void* global) {
+    if (((uintptr_t)shared | (uintptr_t)global) % 4 != 0) std::fprintf(stderr, "a copy of 4 bytes that is not aligned\n"), std::abort();
+    copies[current].push_back({shared, global, 4, copy_group[current]});
 }
 DEVICE void cp_async_commit() { copy_group[current]++; }
 template <u32 N> DEVICE void cp_async_wait() {
     auto& mine = copies[current];
     auto there = [](const Copy& c) { return c.group + N < copy_group[current]; };
-    for (const Copy& c : mine) if (there(c)) std::memcpy(c.to, c.from, 16);
+    for (const Copy& c : mine) if (there(c)) std::memcpy(c.to, c.from, c.bytes);
     mine.erase(std::remove_if(mine.begin(), mine.end(), there), mine.end());
 }
 
@@ -218,4 +222,19 @@ template <class F> DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (
 DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { mma(d, a, b, from_f16); }
 DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     mma(d, a, b, [](u16 h) { return __uint_as_float((u32)h << 16); });
+}
+// m16n8k32 of int8.
+DEVICE void mma_s8(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    auto& held = mma_factors[threadIdx.x / 32];
+    const u32 lane = threadIdx.x % 32;
+    std::memcpy(held[lane], a, 16), std::memcpy(held[lane] + 4, b, 8);
+    wait_at(warp_barriers[threadIdx.x / 32]);
+    for (u32 i = 0; i < 4; i++) {
+        const u32 row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        for (u32 k = 0; k < 8; k++) {
+            const u32 of = k % 4, half = k / 4;
+            d[i] = __dp4a((int)held[row % 8 * 4 + of][row / 8 + half * 2], (int)held[column * 4 + of][4 + half], d[i]);
+        }
+    }
+    wait_at(warp_barriers[threadIdx.x / 32]);
 }
