@@ -109,7 +109,13 @@ impl Target {
 
     /// Rows of one step at most: a longer prompt runs in chunks. A GPU wants more of them to be busy.
     pub fn step_rows(self) -> usize {
-        if self.is_text() { 2048 } else { 512 }
+        match self {
+            Target::Cpu(_) => 512,
+            Target::Cuda(_) => 2048,
+            // Values of wide layers must fit a binding.
+            Target::Wgsl(caps) if caps.binding_bytes < 256 << 20 => 1024,
+            Target::Wgsl(_) => 2048,
+        }
     }
 }
 

@@ -200,10 +200,16 @@ unsafe fn set<T>(
 }
 
 fn refused(e: CublasError, what: &str) -> DriverError {
+    use lt::cublasStatus_t::*;
+    let kind = match e.0 {
+        CUBLAS_STATUS_ALLOC_FAILED => Kind::Memory,
+        CUBLAS_STATUS_EXECUTION_FAILED => Kind::Fatal,
+        _ => Kind::Other,
+    };
     DriverError {
         what: format!("cuBLASLt: {what}"),
         name: format!("{:?}", e.0),
         text: "ONETRIP_CUDA_LAUNCH=own does without it".into(),
-        kind: if e.0 == lt::cublasStatus_t::CUBLAS_STATUS_ALLOC_FAILED { Kind::Memory } else { Kind::Other },
+        kind,
     }
 }

@@ -72,7 +72,9 @@ fn caps(sm: u32) -> CudaCaps {
 
 fn cases(op: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
     let all = Op::all_cases().into_iter().filter(|(name, _)| *name == op).flat_map(|(_, cases)| cases);
-    Ok(all.map(|case| case_plan(&case, Target::Cuda(caps))).collect::<Result<_, _>>()?)
+    // With a library of matrix products and without.
+    let both = all.flat_map(|case| [false, true].map(|lt| case_plan(&case, Target::Cuda(CudaCaps { lt, ..caps }))));
+    Ok(both.collect::<Result<_, _>>()?)
 }
 
 /// Plans of a model for every class of rows; none may have a gap or a refused rule.

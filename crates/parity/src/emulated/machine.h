@@ -192,6 +192,16 @@ template <u32 N> DEVICE void cp_async_wait() {
     mine.erase(std::remove_if(mine.begin(), mine.end(), there), mine.end());
 }
 
+static const u32* square_rows[64][32];
+DEVICE void load_squares(u32 (&r)[4], const void* row) {
+    const u32 warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if ((uintptr_t)row % 16 != 0) std::fprintf(stderr, "a row of a square that is not aligned\n"), std::abort();
+    square_rows[warp][lane] = (const u32*)row;
+    wait_at(warp_barriers[warp]);
+    for (u32 i = 0; i < 4; i++) r[i] = square_rows[warp][i * 8 + lane / 4][lane % 4];
+    wait_at(warp_barriers[warp]);
+}
+
 // m16n8k16: what each lane holds of a and b, then every lane's four sums.
 static u32 mma_factors[64][32][6];
 template <class F> DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2], F number) {

@@ -18,7 +18,7 @@ const BACKEND_WORDS: [&str; 9] = ["cpu", "cuda", "gpu", "metal", "neon", "simd",
 const DEVICES: [&str; 3] = ["crates/cpu/src/", "crates/cuda/src/", "crates/gpu/src/"];
 
 /// What of core's module of ops a device may name: how a kernel is handed over. No op is among it.
-const HANDED_OVER: [&str; 6] = ["Access", "Code", "CudaCaps", "Target", "Text", "WgslCaps"];
+const HANDED_OVER: [&str; 7] = ["Access", "Code", "CudaCaps", "Gemm", "Target", "Text", "WgslCaps"];
 
 /// Where unsafe code may live: devices, instruction sets, the shared view of buffers that CPU kernels write through, and
 /// the readers of mapped files; in tests the device that runs CUDA kernels without a GPU. Each is a folder or one file

@@ -213,15 +213,15 @@ impl Cuda<'_> {
         let rows = site.ins[0].rows.clone();
         let most = op.outputs.iter().map(|t| op.products_of(t).len()).max().unwrap_or(1);
         // Sums of all products of a tree stay in registers: more products, narrower tiles.
-        let tile_n = if most == 1 { 128 } else { 64 };
-        let tile_t = match site.class {
-            RowClass::Many if most <= 2 => 128,
-            _ => 64,
+        // Up to 64 rows wait for weights: narrow tiles, so that all multiprocessors ask for some.
+        let (tile_t, tile_n) = match (site.class, most) {
+            (_, 5..) => return None,
+            (RowClass::Many, 1) => (128, 128),
+            (RowClass::Many, 2) => (128, 64),
+            (RowClass::Many, _) => (64, 64),
+            _ => (64, 32),
         };
-        if most > 4 {
-            return None;
-        }
-        let (stages, row) = (3, 40);
+        let (stages, columns) = (2, 64);
         let mut unit = self.half_unit(half, 256);
         unit.read("X_HALF", "u16", Arg::Scratch(0));
         let w0 = op.first_weight();
@@ -253,8 +253,8 @@ impl Cuda<'_> {
                  OUT{o}[(size_t)t * {n}u + row] = {value}; }}\nreturn;\n}}\n"
             );
         }
-        unit.set("TILES", tiles).set("TILE_T", tile_t).set("TILE_N", tile_n).set("STAGES", stages).set("ROW", row);
-        unit.shared(stages * (tile_t + tile_n) * row * 2);
+        unit.set("TILES", tiles).set("TILE_T", tile_t).set("TILE_N", tile_n).set("STAGES", stages);
+        unit.set("COLUMNS", columns).resident(2).shared(stages * (tile_t + tile_n) * (columns + 8) * 2);
         unit.part(WEIGHTS).part(HALF).part(&include_str!("../mma.cu").replace("TILE_OUTPUTS", &outputs));
         let cost = op.cost(site);
         let read = site.ins[w0..].iter().fold(rows.clone() * (2 * k), |a, s| a + s.bytes());
