@@ -10,7 +10,10 @@
 //
 // v1, v2 (kernel.cu): f32 multiply-adds, lanes that share keys; 11.5 µs at 256 positions (0.5B and 8B) on an H200, of which
 //     the sum over parts through memory took about half; 1.6 TB/s at 32,000 positions.
-// v3: this kernel.
+// v3: this kernel, at first 4.9 µs (8B) and 3.9 (0.5B) at 256 positions, 48 at 32,000 (8B). Clocks showed 1300 cycles for a last
+//     barrier that waited for stores, 1800 for writing parts of warps into the same banks, and half of a long loop's
+//     instructions in divisions by the length of a page.
+// v4: no order at the last barrier, rows apart by odd banks, pages counted on.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define LOG2E 1.4426950408889634f
 #define KB ((DIM + 31) / 32)
@@ -19,6 +22,9 @@ typedef CacheRow<CACHE_F16, DIM> Row;
 #define STEP 16
 // Floats of a part: the output not yet divided, its maximum and its sum.
 #define PART (DIM + 4)
+// Floats from one head to the next in shared memory: other banks.
+#define HEAD_LINE (DIM + 2)
+#define QUERY_LINE (DIM + 4)
 #define OUTPUTS ((HPB * DIM + CLUSTER * THREADS - 1) / (CLUSTER * THREADS))
 
 // Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
@@ -41,9 +47,9 @@ KERNEL {
     __shared__ float most[WARPS][8], total[WARPS][8], top_here[8], all_here[8];
     __shared__ bool is_last;
     uint4* parts_of_q = dynamic;                      // [KB * 2][32]: a lane's two pairs, high and low
-    float* q = (float*)(parts_of_q + KB * 2 * 32);    // [HPB][DIM]; in the end this block's output, not yet divided
-    float* room = q + HPB * DIM;                      // [WARPS][HPB][DIM]; before that a head a warp
-    float* turns = room + WARPS * HPB * DIM;          // [2][Q_PAIRS], a multiple of 4 floats
+    float* q = (float*)(parts_of_q + KB * 2 * 32);    // [HPB][QUERY_LINE]; in the end this block's output, not yet divided
+    float* room = q + HPB * QUERY_LINE;               // [WARPS][HPB][HEAD_LINE]; before that a head a warp
+    float* turns = room + WARPS * HPB * HEAD_LINE;    // [2][Q_PAIRS], a multiple of 4 floats
     u8* own_k = (u8*)(turns + (2 * Q_PAIRS + 3) / 4 * 4);
     u8* own_v = own_k + (WRITE ? 8 * Row::BYTES : 0);
     const Args A = ARGS;
@@ -74,15 +80,18 @@ KERNEL {
 
     // A lane's keys g and g + 8, eight numbers of each 32; its values 2p, 2p + 1 and 8 more, eight of each 64.
     uint4 k[2][KB], v[4][VB];
-    auto row_of = [&](u32 at, const u8* cache) {
-        return cache + (((size_t)pages[at / page_len] * KV_HEADS + kv) * page_len + at % page_len) * Row::BYTES;
+    // Keys and values of `tile` lie from `offset` of its page on, and on the pages that follow.
+    auto row_of = [&](u32 page, u32 offset, const u8* cache) {
+        while (offset >= page_len) offset -= page_len, page++;
+        return cache + (((size_t)pages[page] * KV_HEADS + kv) * page_len + offset) * Row::BYTES;
     };
+    u32 page = (from + warp * STEP) / page_len, offset = (from + warp * STEP) % page_len;
     auto take_keys = [&](u32 tile, bool is_own) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const u32 at = tile + g + 8 * i;
             const bool is_mine = at < to && (at >= own) == is_own;
-            const u8* from_row = is_own ? own_k + (at - own) * Row::BYTES : is_mine ? row_of(at, KEYS) : KEYS;
+            const u8* from_row = is_own ? own_k + (at - own) * Row::BYTES : is_mine ? row_of(page, offset + g + 8 * i, KEYS) : KEYS;
 #pragma unroll
             for (int b = 0; b < KB; b++) {
                 if (!is_own) k[i][b] = make_uint4(0, 0, 0, 0);
@@ -95,7 +104,7 @@ KERNEL {
         for (int i = 0; i < 4; i++) {
             const u32 at = tile + 2 * p + i % 2 + i / 2 * 8;
             const bool is_mine = at < to && (at >= own) == is_own;
-            const u8* from_row = is_own ? own_v + (at - own) * Row::BYTES : is_mine ? row_of(at, VALUES) : VALUES;
+            const u8* from_row = is_own ? own_v + (at - own) * Row::BYTES : is_mine ? row_of(page, offset + 2 * p + i % 2 + i / 2 * 8, VALUES) : VALUES;
 #pragma unroll
             for (int b = 0; b < VB; b++) {
                 if (!is_own) v[i][b] = make_uint4(0, 0, 0, 0);
@@ -124,9 +133,9 @@ KERNEL {
     for (u32 h = warp; h < HPB; h += WARPS) {
         const float* x = X_IN + ((size_t)row * HEADS + head0 + h) * Q_STRIDE;
         if (ROTATE_Q) {
-            turn_head<DIM, Q_PAIRS, Q_NEOX>(turns, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * DIM);
+            turn_head<DIM, Q_PAIRS, Q_NEOX>(turns, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * QUERY_LINE);
         } else {
-            for (u32 i = lane; i < DIM; i += 32) q[h * DIM + i] = x[i];
+            for (u32 i = lane; i < DIM; i += 32) q[h * QUERY_LINE + i] = x[i];
         }
     }
     if (WRITE) {
@@ -141,7 +150,7 @@ KERNEL {
                 if (ROTATE_K) {
                     const bool same = ROTATE_Q && K_TABLE == Q_TABLE && K_PAIRS == Q_PAIRS && at == pos;
                     const float* angles = same ? turns : batch.turns(K_TABLE, row + at - pos, K_PAIRS);
-                    float* head = room + warp * DIM;
+                    float* head = room + warp * HEAD_LINE;
                     turn_head<DIM, K_PAIRS, K_NEOX>(angles, x, K_NORM_WEIGHT, K_NORM_EPS, head);
                     x = head;
                 }
@@ -158,7 +167,7 @@ KERNEL {
     for (u32 i = threadIdx.x; i < KB * 2 * 32; i += THREADS) {
         const u32 h = i % 32 / 4, d = i / 64 * 32 + i % 4 * 8 + i / 32 % 2 * 4;
         float4 x = make_float4(0, 0, 0, 0);
-        if (h < HPB && d < DIM) x = *(const float4*)(q + h * DIM + d);
+        if (h < HPB && d < DIM) x = *(const float4*)(q + h * QUERY_LINE + d);
         x.x *= SCALE * LOG2E, x.y *= SCALE * LOG2E, x.z *= SCALE * LOG2E, x.w *= SCALE * LOG2E;
         uint4 y;
         split_f16(x.x, x.y, y.x, y.z);
@@ -190,6 +199,8 @@ KERNEL {
                 mma_f16(s[2 + i], a, x.z, x.w);
             }
         }
+        offset += WARPS * STEP;
+        while (offset >= page_len) offset -= page_len, page++;
         if (next < to) take_keys(next, false);
         float w[4];
 #pragma unroll
@@ -241,7 +252,7 @@ KERNEL {
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     const u32 d = b * 64 + g * 8 + 2 * i;
-                    if (d < DIM) *(float2*)(room + (warp * HPB + head) * DIM + d) = float2{acc[b * 4 + i][h], acc[b * 4 + i][2 + h]};
+                    if (d < DIM) *(float2*)(room + (warp * HPB + head) * HEAD_LINE + d) = float2{acc[b * 4 + i][h], acc[b * 4 + i][2 + h]};
                 }
             }
         }
@@ -256,9 +267,9 @@ KERNEL {
         for (int w = 0; w < WARPS; w++) {
             const float f = scale_to(most[w][h], top);
             all += f * total[w][h];
-            y += f * room[(w * HPB + h) * DIM + d];
+            y += f * room[(w * HPB + h) * HEAD_LINE + d];
         }
-        q[i] = y;
+        q[h * QUERY_LINE + d] = y;
         if (d == 0) top_here[h] = top, all_here[h] = all;
     }
     // Over the blocks of a cluster: each has some of the numbers.
@@ -272,8 +283,8 @@ KERNEL {
         float tops[CLUSTER], alls[CLUSTER], ys[CLUSTER], top = -INFINITE, all = 0, y = 0;
 #pragma unroll
         for (int c = 0; c < CLUSTER; c++) {
-            if (CLUSTER > 1) tops[c] = of_block(top_here + h, c), alls[c] = of_block(all_here + h, c), ys[c] = of_block(q + i, c);
-            else tops[c] = top_here[h], alls[c] = all_here[h], ys[c] = q[i];
+            if (CLUSTER > 1) tops[c] = of_block(top_here + h, c), alls[c] = of_block(all_here + h, c), ys[c] = of_block(q + h * QUERY_LINE + d, c);
+            else tops[c] = top_here[h], alls[c] = all_here[h], ys[c] = q[h * QUERY_LINE + d];
         }
 #pragma unroll
         for (int c = 0; c < CLUSTER; c++) top = fmaxf(top, tops[c]);
@@ -292,7 +303,7 @@ KERNEL {
         }
     }
     // Nobody's shared memory goes before the others have read it.
-    if (CLUSTER > 1) cluster_sync();
+    if (CLUSTER > 1) cluster_leave();
     if (clusters == 1) return;
     __threadfence();
     __syncthreads();
