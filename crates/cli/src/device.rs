@@ -26,8 +26,10 @@ pub fn target(name: &str) -> Result<Target, Fail> {
     match split(name) {
         ("cuda", number) => {
             let gpus = onetrip_cuda::driver::list(&switch::cuda_libraries()).unwrap_or_default();
-            let gpu = gpus.get(ordinal(number)?);
-            Ok(Target::Cuda(gpu.map_or(CudaCaps::default(), onetrip_cuda::driver::Properties::caps)))
+            let Some(gpu) = gpus.get(ordinal(number)?) else { return Ok(Target::Cuda(CudaCaps::default())) };
+            let own = launch_words()?.own;
+            let lt = !own && onetrip_cuda::lt::version(&switch::cuda_libraries()).is_ok();
+            Ok(Target::Cuda(CudaCaps { lt, ..gpu.caps() }))
         }
         ("gpu", adapter) => {
             let found = onetrip_gpu::adapter::named(adapter);
@@ -99,23 +101,24 @@ pub fn hardware(name: &str) -> Result<String, Fail> {
     }
 }
 
-/// The words of the switch that says how kernels are launched: serial, and sync.
-fn launch_words() -> Result<(bool, bool), Fail> {
-    let Some(how) = switch::get("ONETRIP_CUDA_LAUNCH") else { return Ok((false, false)) };
-    let (mut serial, mut sync) = (false, false);
+/// The words of the switch that says how kernels are launched.
+fn launch_words() -> Result<onetrip_cuda::Options, Fail> {
+    let mut options = onetrip_cuda::Options::default();
+    let Some(how) = switch::get("ONETRIP_CUDA_LAUNCH") else { return Ok(options) };
     for word in how.split(',') {
         match word {
-            "serial" => serial = true,
-            "sync" => sync = true,
+            "serial" => options.serial = true,
+            "sync" => options.sync = true,
+            "own" => options.own = true,
             _ => {
                 let what = format!(
-                    "ONETRIP_CUDA_LAUNCH={how}: words are serial, sync; --commit says how kernels are handed over"
+                    "ONETRIP_CUDA_LAUNCH={how}: words are serial, sync, own; --commit says how kernels are handed over"
                 );
                 return Err(Fail::Input(what));
             }
         }
     }
-    Ok((serial, sync))
+    Ok(options)
 }
 
 /// The step to capture.
@@ -135,14 +138,12 @@ pub fn open(name: &str, threads: usize, isa: Isa, asked: Asked) -> Result<Box<dy
                 let what = format!("ONETRIP_CUDA_DELAYS={text}: give a whole number below {}", 1u64 << 32);
                 text.parse().map_err(|_| Fail::Input(what))
             };
-            let (serial, sync) = launch_words()?;
             let options = onetrip_cuda::Options {
                 delays: switch::get("ONETRIP_CUDA_DELAYS").map(seed).transpose()?,
                 ordinal: ordinal(number)?,
-                serial,
-                sync,
                 cache: switch::cache_dir(),
                 libraries: switch::cuda_libraries(),
+                ..launch_words()?
             };
             let device = onetrip_cuda::CudaDevice::open(options).map_err(|e| Fail::Input(e.to_string()))?;
             let how = asked.or("cuda", &device.properties().name, usual("cuda"));

@@ -65,9 +65,9 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     let hardware = Hardware::of(&args.hardware, &args.model)?;
     let model = load::model(load::file(args.model.file.path())?, &args.model)?;
     let mut engine = load::engine(model, &args.model, step.context, step.batch)?;
-    step.note();
     let measured = measure(&mut engine, step, args.repeat)?;
     let plan = engine.recorded(step.key())?.plan.clone();
+    step.note(plan.setting.target);
     let bind = step.bind();
     let mut rows: Vec<Row> = plan.dispatches.iter().zip(&measured.rows).map(|(d, t)| Row::new(d, t, bind)).collect();
     let tick = hardware.pricer(&args.model).map(|p| p.tick(&plan, bind));

@@ -11,7 +11,7 @@ use clap::Args;
 use onetrip_core::expr::Bind;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::{Compute, Op};
+use onetrip_core::ops::{Case, Compute, Op};
 use onetrip_core::selftest::{CaseResult, Verdict, run_case};
 use onetrip_core::simd::Isa;
 use onetrip_engine::model::{Model, ModelOptions};
@@ -44,6 +44,9 @@ pub struct SelftestArgs {
     /// Device: `cpu`, `cuda` or `cuda:1`, `gpu`, or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
     device: Option<String>,
+    /// Precision of activations: `int8`, `f16`, `bf16` or `f32` [default: each case's own, int8 for nearly all]
+    #[arg(long, value_parser = crate::options::compute, value_name = "TYPE")]
+    compute: Option<Compute>,
     /// CPU kernels of this instruction set [default: the best there is]
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
@@ -79,7 +82,8 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
     let mut results: Vec<CaseResult> = vec![];
     for (name, cases) in Op::all_cases() {
         if args.op.as_ref().is_none_or(|wanted| wanted == name) {
-            results.extend(cases.iter().map(|case| run_case(&mut *device, name, case, args.seed)));
+            let cases = cases.into_iter().map(|case| Case { compute: args.compute.unwrap_or(case.compute), ..case });
+            results.extend(cases.map(|case| run_case(&mut *device, name, &case, args.seed)));
         }
     }
     let count = |is: fn(&Verdict) -> bool| results.iter().filter(|r| is(&r.verdict)).count();

@@ -158,10 +158,15 @@ pub fn repack(dtype: DType, k: usize, rows: usize, stored: &[u8]) -> Option<Alig
     Some(out)
 }
 
-/// The signature of a case's input on a target: quantized matrices lie in planes on GPUs.
-pub fn on_target(sig: &Sig, target: Target) -> Sig {
-    let planes = target.is_text() && sig.is_weight() && planes::spec(sig.dtype).is_some();
-    Sig { role: if planes { Role::Weight(Layout::Planes) } else { sig.role }, ..sig.clone() }
+/// The signature of a case's input on a target: quantized matrices lie in planes on GPUs, and in tiles on the CPU only
+/// where activations are int8.
+pub fn on_target(sig: &Sig, target: Target, compute: Compute) -> Sig {
+    let role = match sig.role {
+        Role::Weight(_) if target.is_text() && planes::spec(sig.dtype).is_some() => Role::Weight(Layout::Planes),
+        Role::Weight(Layout::Tile16) if compute != Compute::Int8 => Role::Weight(Layout::Stored),
+        role => role,
+    };
+    Sig { role, ..sig.clone() }
 }
 
 /// Runs one case on a device and compares it with the reference.
@@ -200,7 +205,7 @@ fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeErro
             true => Source::State(states.next().unwrap_or(0)),
             false => Source::Weight(weights),
         };
-        let sig = on_target(sig, target);
+        let sig = on_target(sig, target, case.compute);
         if !sig.is_state() {
             weights += sig.shards(target.binding_bytes()).len();
         }
@@ -212,7 +217,7 @@ fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeErro
         tokens: RowClass::of(case.batch.t as usize),
         seqs: RowClass::of(case.batch.s as usize),
         one_each: false,
-        compute: Compute::Int8,
+        compute: case.compute,
         target,
     };
     Ok((graph, setting))

@@ -75,6 +75,11 @@ impl Wgsl {
         w.text(BATCH).text(NUMBERS)
     }
 
+    /// Asks for an extension of the language.
+    pub fn enable(&mut self, extension: &str) {
+        self.source.insert_str(0, &format!("enable {extension};\n"));
+    }
+
     /// Appends a line.
     pub fn line(&mut self, line: impl AsRef<str>) {
         self.source.push_str(line.as_ref());

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use onetrip_core::batch::StepBatch;
 use onetrip_core::device::{Commit, DeviceError};
-use onetrip_core::ops::Text;
+use onetrip_core::ops::{Code, Text};
 use onetrip_core::plan::Plan;
 
 use crate::CudaDevice;
@@ -53,6 +53,14 @@ pub(crate) struct CudaRecording {
     pub graphs: std::sync::Mutex<Graphs>,
 }
 
+impl CudaRecording {
+    /// Dispatches that a run has.
+    pub(crate) fn dispatches(&self) -> u64 {
+        let is_run = |e: &&Entry| matches!(e, Entry::Dispatch(n) if self.plan.dispatches[*n].code.is_some());
+        self.entries.iter().filter(is_run).count() as u64
+    }
+}
+
 impl CudaDevice {
     /// Launches dispatches one by one; stamps are events, from number `event` on.
     pub(crate) fn launch(
@@ -72,9 +80,15 @@ impl CudaDevice {
                 }
                 continue;
             };
-            let Some((kernel, text)) = &r.kernels[*n] else { continue };
             let d = &r.plan.dispatches[*n];
             let args: Vec<u64> = d.args.iter().map(|a| self.address(a)).collect();
+            if let (Some(Code::Library(gemm)), Some(lt)) = (&d.code, &self.lt) {
+                lt.gemm(gemm, gemm.m.eval(bind), &args, self.gpu.stream).map_err(|e| (Some(*n), e))?;
+                // Its kernels do not say when they are done with what they read: the next one waits for their end.
+                is_first = true;
+                continue;
+            }
+            let Some((kernel, text)) = &r.kernels[*n] else { continue };
             let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX);
             if groups == 0 {
                 continue;

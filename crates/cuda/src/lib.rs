@@ -12,18 +12,20 @@ use onetrip_core::batch::StepBatch;
 use onetrip_core::device::{
     Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData,
 };
-use onetrip_core::ops::{Code, Target, Text};
+use onetrip_core::ops::{Code, CudaCaps, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
 
 pub mod driver;
 mod faults;
 mod hand_over;
 pub mod libs;
+pub mod lt;
 pub mod nvrtc;
 mod ticks;
 
 use driver::{DriverError, Event, Gpu, Kernel, Kind, Memory, NoGpu, Pinned, Properties};
 use hand_over::{CudaRecording, Entry};
+use lt::Lt;
 use nvrtc::{CompileError, Compiler};
 
 /// Slots and operands begin at multiples of this.
@@ -49,6 +51,8 @@ pub struct Options {
     /// For tests: kernels in which every warp waits a random short while, of this seed, before what it waits for and before
     /// it lets the next kernel begin.
     pub delays: Option<u32>,
+    /// Products of matrices run on our own kernels, though cuBLASLt may be there.
+    pub own: bool,
     /// Folder for compiled kernels.
     pub cache: Option<PathBuf>,
     /// Folders where libraries are looked for besides the usual places.
@@ -111,6 +115,7 @@ pub struct CudaDevice {
     options: Options,
     properties: Properties,
     name: String,
+    lt: Option<Lt>,
     gpu: Gpu,
 }
 
@@ -123,6 +128,7 @@ impl CudaDevice {
         let mut compiler = Compiler::new(properties.sm, options.cache.clone(), &options.libraries)?;
         compiler.defines.extend(options.delays.map(|seed| format!("-DDELAYS={seed}u")));
         let gpu = Gpu::open(options.ordinal)?;
+        let lt = if options.own { None } else { Lt::open(&gpu, &options.libraries)? };
         let (feed, zeros) = (gpu.memory(1 << 16)?, gpu.memory(ZEROS)?);
         gpu.fill(feed.at, 0, feed.bytes)?;
         gpu.fill(zeros.at, 0, zeros.bytes)?;
@@ -158,6 +164,7 @@ impl CudaDevice {
             options,
             properties,
             name,
+            lt,
             gpu,
         })
     }
@@ -287,7 +294,7 @@ impl Device for CudaDevice {
     }
 
     fn target(&self) -> Target {
-        Target::Cuda(self.properties.caps())
+        Target::Cuda(CudaCaps { lt: self.lt.is_some(), ..self.properties.caps() })
     }
 
     fn memory(&self) -> Option<u64> {
@@ -337,6 +344,10 @@ impl Device for CudaDevice {
         let Some(mut r) = self.recording.take() else { return Ok(()) };
         let d = &r.plan.dispatches[n];
         if let Some(why) = d.gap {
+            return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
+        }
+        if matches!(d.code, Some(Code::Library(_))) && self.lt.is_none() {
+            let why = "the plan has a product for cuBLASLt, which is not there";
             return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
         }
         if let Some(text) = text_of(d) {
@@ -394,7 +405,7 @@ impl Device for CudaDevice {
         self.runs += 1;
         self.launches += 1;
         (self.ring[slot].run, self.ring[slot].ticks) = (self.runs, 1);
-        self.counts.dispatches += r.kernels.iter().flatten().count() as u64;
+        self.counts.dispatches += r.dispatches();
         if stamps > 0 {
             self.wait()?;
             let first = &self.events[0];

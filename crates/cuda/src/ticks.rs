@@ -138,7 +138,7 @@ impl CudaDevice {
         self.runs += ticks as u64;
         self.launches += 1;
         (self.ring[slot].run, self.ring[slot].ticks) = (first, ticks as u64);
-        self.counts.dispatches += (ticks * r.kernels.iter().flatten().count()) as u64;
+        self.counts.dispatches += ticks as u64 * r.dispatches();
         self.counts.commits += 1;
         Ok((first..=self.runs).map(Ticket).collect())
     }

@@ -21,9 +21,6 @@ use crate::weights::{LoadError, Progress};
 
 pub mod replay;
 
-/// Rows of one step at most: a longer prompt runs in chunks.
-pub const STEP_ROWS: usize = 512;
-
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
@@ -253,7 +250,7 @@ impl Engine {
     fn group(&mut self) -> Result<Vec<(StepBatch, Running)>, StepError> {
         let mut group: Vec<(StepBatch, Running)> = vec![];
         while group.len() < self.ticks {
-            let Some(batch) = self.scheduler.next(STEP_ROWS) else { break };
+            let Some(batch) = self.scheduler.next(self.device.target().step_rows()) else { break };
             let is_first = group.is_empty();
             let before = group.last().map(|(_, running)| running).or(self.flights.back().map(|f| &f.running));
             // A device that runs to the end has no flights: then every id is known.
@@ -318,7 +315,7 @@ impl Engine {
         let mut at = 0;
         // Logits of 128 rows of a large vocabulary are 78 MB; of 512 they would be 311 MB.
         while at < ids.len() {
-            let Some(mut batch) = self.scheduler.next(128.min(STEP_ROWS)) else { break };
+            let Some(mut batch) = self.scheduler.next(128) else { break };
             let out = self.run(&mut batch, Want::AllLogits)?;
             out.chunks_exact(self.vocabulary).enumerate().for_each(|(i, row)| each(at + i, row));
             at += batch.ids.len();

@@ -29,9 +29,9 @@ pub const SWITCHES: &[Switch] = &[
     },
     Switch {
         name: "ONETRIP_CUDA_LAUNCH",
-        values: "words of: serial, sync",
+        values: "words of: serial, sync, own",
         what: "Has each CUDA kernel wait for the end of the one before it (`serial`) instead of launching it dependent, or the \
-               host behind every one (`sync`).",
+               host behind every one (`sync`); does without cuBLASLt (`own`).",
     },
     Switch {
         name: "ONETRIP_CUDA_LIBS",

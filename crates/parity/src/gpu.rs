@@ -202,7 +202,7 @@ fn cases(device: &mut GpuDevice, op: &str, others: bool) -> Result<(), Failed> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
 
-/// Adapters whose kernels differ: without subgroups, with small ones, with NVIDIA's and what they can do.
+/// Adapters whose kernels differ: without subgroups, with small ones, with NVIDIA's and what they can do, Apple's.
 fn kinds() -> Vec<WgslCaps> {
     let common = WgslCaps::default();
     vec![
@@ -210,6 +210,7 @@ fn kinds() -> Vec<WgslCaps> {
         WgslCaps { subgroups: Some((8, 8)), ..common },
         common,
         WgslCaps { coop: 16, workgroup_bytes: 49152, invocations: 1024, ..common },
+        WgslCaps { coop: 8, subgroups: Some((4, 64)), invocations: 1024, ..common },
     ]
 }
 
@@ -218,7 +219,7 @@ pub fn lowered(case: &Case, target: Target, compute: Compute) -> Option<Plan> {
     let mut graph = Graph::default();
     let ins = case.ins.iter().enumerate().map(|(i, sig)| {
         let source = if sig.is_state() { Source::State(i) } else { Source::Weight(i) };
-        graph.source(format!("input {i}"), on_target(sig, target), source)
+        graph.source(format!("input {i}"), on_target(sig, target, compute), source)
     });
     let ins: Vec<_> = ins.collect();
     let outs = graph.push("case", case.op.clone(), &ins).ok()?;

@@ -15,7 +15,7 @@ use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::scheduler::Sampled;
-use onetrip_engine::step::{Engine, STEP_ROWS};
+use onetrip_engine::step::Engine;
 use onetrip_gpu::GpuDevice;
 
 /// What may be chosen for a run.
@@ -162,7 +162,7 @@ pub fn forced(
 }
 
 /// The usual rows of a step.
-pub const CHUNK: usize = STEP_ROWS;
+pub const CHUNK: usize = 512;
 
 /// An error is too large; NaN is.
 pub fn exceeds(error: f32, tolerance: f32) -> bool {

@@ -9,8 +9,10 @@
 
 use super::*;
 use crate::formats::planes;
+use crate::precision::Rounding;
 use crate::wgsl::{self, Wgsl, caps, lanes, row_lanes, tree};
 
+mod coop;
 mod floats;
 
 /// Threads of a workgroup.
@@ -152,7 +154,7 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     let (mut natural, mut permuted) = (false, false);
     for (i, w) in site.ins[w0..o0].iter().enumerate() {
         let path = match (w.layout(), planes::spec(w.dtype)) {
-            (Layout::Planes, Some(spec)) if site.compute == Compute::Int8 => {
+            (Layout::Planes, Some(spec)) if site.rounding(w) == Rounding::Int8 => {
                 natural |= spec.bits == 8 || !site.class.is_small();
                 permuted |= spec.bits == 4 && site.class.is_small();
                 Path::Codes
@@ -170,6 +172,9 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         return Lowering::Gap("weights of one output that are larger than a binding must have their shards alike");
     };
     let p = Plan { op, site, k, weights, pieces, rounded: Rounded::new(k, natural, permuted) };
+    if let Some(cut) = p.cut() {
+        return p.halves(cut);
+    }
     let (codes, floats) = (p.has(Path::Codes), p.has(Path::Floats));
     let small = site.class.is_small();
     // What the prologue step makes: rounded rows, and normed rows for tiles.
@@ -187,7 +192,7 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         Arg::Scratch(scratch.len() - 1)
     });
     if rounded.is_some() || normed.is_some() {
-        steps.push(p.prologue(rounded, normed));
+        steps.push(p.prologue(rounded, normed, None));
     }
     steps.push(if small { p.matvec(rounded, codes && staged) } else { p.tiles(rounded, normed) });
     Lowering::Steps { steps, scratch }
@@ -237,7 +242,7 @@ impl Plan<'_> {
         w
     }
 
-    fn prologue(&self, rounded: Option<Arg>, floats: Option<Arg>) -> Step {
+    fn prologue(&self, rounded: Option<Arg>, floats: Option<Arg>, halves: Option<Arg>) -> Step {
         let mut w = self.begin("matmul/round", WG);
         let norm = self.op.norm.map(|_| (Arg::In(1), self.site.ins[1].dtype));
         w.read("x", Arg::In(0), DType::F32);
@@ -246,17 +251,18 @@ impl Plan<'_> {
         w.float("EPS", self.op.norm.unwrap_or(0.0));
         w.flag("ROUNDED", rounded.is_some());
         w.flag("FLOATS", floats.is_some());
+        w.flag("HALVES", halves.is_some());
         self.rounded.declare(&mut w);
         let put = |w: &mut Wgsl, name: &str, of: &str, arg: Option<Arg>| {
             if let Some(arg) = arg {
                 w.bind(name, of, arg, Access::Write);
             }
             let body = if arg.is_some() { format!("{name}[i] = x;") } else { String::new() };
-            let name = if name == "floats" { "put_float" } else { "put_rounded" };
-            w.line(format!("fn {name}(i: u32, x: {of}) {{ {body} }}"));
+            w.line(format!("fn put_{name}(i: u32, x: {of}) {{ {body} }}"));
         };
         put(&mut w, "rounded", "u32", rounded);
         put(&mut w, "floats", "f32", floats);
+        put(&mut w, "halves", "u32", halves);
         let w = w.reductions(&caps(self.site.target)).text(include_str!("block.wgsl")).text(include_str!("round.wgsl"));
         let mut written = Expr::Const(0);
         if rounded.is_some() {
@@ -264,6 +270,9 @@ impl Plan<'_> {
         }
         if floats.is_some() {
             written = written + self.rows() * (self.k * 4);
+        }
+        if halves.is_some() {
+            written = written + self.rows() * (self.k * 2);
         }
         let read = self.site.ins[..self.op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         w.step(self.rows(), Cost::of(read, written, self.rows() * (self.k * 6)))
