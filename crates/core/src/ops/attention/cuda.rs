@@ -127,8 +127,8 @@ fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
 
 /// Few rows over caches in f16.
 fn rows_f16(op: &Attention, site: &Site, cache: &str) -> Lowering {
-    // Large heads take so many registers that only two blocks fit a multiprocessor, and not everywhere two of a cluster.
-    let Shares { together, splits } = shares(op, site, HEADS_PER_BLOCK, if op.dim > 128 { 3 } else { 4 });
+    // Registers allow three blocks on a multiprocessor, two with large heads; not all of them find a cluster's room.
+    let Shares { together, splits } = shares(op, site, HEADS_PER_BLOCK, if op.dim > 128 { 3 } else { 5 });
     let blocks = op.heads / together;
     // Clusters of blocks came with 9.0; eight is what every such device has. Smaller ones fill a device better.
     let largest = if site.class == RowClass::One { 8 } else { 4 };

@@ -10,14 +10,20 @@
 //
 // v1, v2 (kernel.cu): f32 multiply-adds, lanes that share keys; 11.5 µs at 256 positions (0.5B and 8B) on an H200, of which
 //     the sum over parts through memory took about half; 1.6 TB/s at 32,000 positions.
-// v3: this kernel, at first 4.9 µs (8B) and 3.9 (0.5B) at 256 positions, 48 at 32,000 (8B). Clocks showed 1300 cycles for a last
-//     barrier that waited for stores, 1800 for writing parts of warps into the same banks, and half of a long loop's
-//     instructions in divisions by the length of a page.
-// v4: no order at the last barrier, rows apart by odd banks, pages counted on.
+// v3: this kernel, at first 4.9 µs (8B), 3.9 (0.5B) and 7.1 (9B) at 256 positions where v2 has 7.8, 7.4 and 10.6 in the same
+//     loop; 48 at 32,000 (8B) where v2 has 89. Clocks showed 1300 cycles for a last barrier that waited for stores, 1800 for
+//     writing parts of warps into the same banks, and half of a long loop's instructions in divisions by a page's length.
+// v4: no order at the last barrier, heads apart by odd banks, pages counted on: 4.8, 3.7 and 6.7; with five clusters of 320
+//     blocks 41 at 32,000 (3.2 TB/s). Two tiles ahead: 11.4 instead of 13.8 (0.5B, 32,000), but 66 for heads of 128, whose
+//     clusters then find no room. Eight rows of 8B: 12.6 with clusters of 8, 7.3 with 4. What is left at 256: 1200 cycles for
+//     the batch's words one after the other (before the wait), then 600 for queries, 900 for the block that makes this step's
+//     key, 900 for keys and values, 1400 for the sum over warps, 700 for the one over blocks.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define LOG2E 1.4426950408889634f
 #define KB ((DIM + 31) / 32)
 #define VB ((DIM + 63) / 64)
+// Tiles on their way or at work; more would cost large heads a block.
+#define AHEAD (DIM <= 64 ? 2 : 1)
 // Positions of a warp at a time.
 #define STEP 16
 // Floats of a part: the output not yet divided, its maximum and its sum.
@@ -78,15 +84,15 @@ KERNEL {
     const u32 page_len = batch.page_len();
     const u32* pages = batch.w + batch.w[8] + seq * batch.w[9];
 
-    // A lane's keys g and g + 8, eight numbers of each 32; its values 2p, 2p + 1 and 8 more, eight of each 64.
-    uint4 k[2][KB], v[4][VB];
-    // Keys and values of `tile` lie from `offset` of its page on, and on the pages that follow.
+    // A lane's keys g and g + 8, eight numbers of each 32; its values 2p, 2p + 1 and 8 more, eight of each 64; of AHEAD tiles.
+    uint4 k[AHEAD][2][KB], v[AHEAD][4][VB];
+    // Keys and values of tile `coming` lie from `offset` of its page on, and on the pages that follow.
     auto row_of = [&](u32 page, u32 offset, const u8* cache) {
         while (offset >= page_len) offset -= page_len, page++;
         return cache + (((size_t)pages[page] * KV_HEADS + kv) * page_len + offset) * Row::BYTES;
     };
-    u32 page = (from + warp * STEP) / page_len, offset = (from + warp * STEP) % page_len;
-    auto take_keys = [&](u32 tile, bool is_own) {
+    u32 coming = from + warp * STEP, page = coming / page_len, offset = coming % page_len;
+    auto take_keys = [&](uint4 (&k)[2][KB], u32 tile, bool is_own) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const u32 at = tile + g + 8 * i;
@@ -99,7 +105,7 @@ KERNEL {
             }
         }
     };
-    auto take_values = [&](u32 tile, bool is_own) {
+    auto take_values = [&](uint4 (&v)[4][VB], u32 tile, bool is_own) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const u32 at = tile + 2 * p + i % 2 + i / 2 * 8;
@@ -113,9 +119,12 @@ KERNEL {
         }
     };
     if (!WRITE) wait_for_inputs();
-    u32 tile = from + warp * STEP;
-    take_keys(tile, false);
-    take_values(tile, false);
+    auto go_on = [&]() {
+        coming += WARPS * STEP, offset += WARPS * STEP;
+        while (offset >= page_len) offset -= page_len, page++;
+    };
+#pragma unroll
+    for (int b = 0; b < AHEAD; b++) take_keys(k[b], coming, false), take_values(v[b], coming, false), go_on();
     if (ROTATE_Q) {
         const float* angles = batch.turns(Q_TABLE, row, Q_PAIRS);
         for (u32 i = threadIdx.x; i < 2 * Q_PAIRS; i += THREADS) turns[i] = angles[i];
@@ -179,12 +188,8 @@ KERNEL {
     float acc[VB * 4][4], m[2] = {-INFINITE, -INFINITE}, sum[2] = {0, 0};
 #pragma unroll
     for (int i = 0; i < VB * 4; i++) acc[i][0] = 0, acc[i][1] = 0, acc[i][2] = 0, acc[i][3] = 0;
-    for (; tile < to; tile += WARPS * STEP) {
-        const u32 next = tile + WARPS * STEP;
-        if (WRITE && tile + STEP > own) {
-            take_keys(tile, true);
-            take_values(tile, true);
-        }
+    auto see = [&](u32 tile, uint4 (&k)[2][KB], uint4 (&v)[4][VB]) {
+        if (WRITE && tile + STEP > own) take_keys(k, tile, true), take_values(v, tile, true);
         // Four sums, so that few products wait for each other.
         float s[4][4];
 #pragma unroll
@@ -199,9 +204,7 @@ KERNEL {
                 mma_f16(s[2 + i], a, x.z, x.w);
             }
         }
-        offset += WARPS * STEP;
-        while (offset >= page_len) offset -= page_len, page++;
-        if (next < to) take_keys(next, false);
+        if (coming < to) take_keys(k, coming, false);
         float w[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -238,7 +241,13 @@ KERNEL {
                 mma_f16(acc[b * 4 + i], a, low[0], low[1]);
             }
         }
-        if (next < to) take_values(next, false);
+        if (coming < to) take_values(v, coming, false), go_on();
+    };
+    for (u32 tile = from + warp * STEP; tile < to; tile += AHEAD * WARPS * STEP) {
+#pragma unroll
+        for (int b = 0; b < AHEAD; b++) {
+            if (tile + b * (WARPS * STEP) < to) see(tile + b * (WARPS * STEP), k[b], v[b]);
+        }
     }
     // Over the warps.
 #pragma unroll
