@@ -8,12 +8,12 @@
 // exactness. Keys and values of this step are made in shared memory where the op writes the cache; nobody reads from the
 // cache what the same launch writes.
 //
-// v1, v2 (kernel.cu): f32 multiply-adds, lanes that share keys; 11.5 µs at 256 positions (0.5B and 8B) on an H200, of which
-//     the sum over parts through memory took about half; 1.6 TB/s at 32,000 positions.
+// v1, v2 (kernel.cu): f32 multiply-adds, lanes that share keys; 11.5 µs at 256 positions (0.5B and 8B) in a whole tick on an
+//     H200.
 // v3: this kernel, at first 4.9 µs (8B), 3.9 (0.5B) and 7.1 (9B) at 256 positions where v2 has 7.8, 7.4 and 10.6 in the same
-//     loop; 48 at 32,000 (8B) where v2 has 89. Clocks showed 1300 cycles for a last barrier that waited for stores, 1800 for
-//     writing parts of warps into the same banks, and half of a long loop's instructions in divisions by a page's length.
-// v4: no order at the last barrier, heads apart by odd banks, pages counted on: 4.8, 3.7 and 6.7; with five clusters of 320
+//     loop; 48 at 32,000 (8B) where v2 has 89. Clocks showed 1300 cycles for a last barrier that waited for stores and 1800 for
+//     the sum over warps, whose parts met in few banks; a long loop divided by a page's length for every row.
+// v4: no order at the last barrier, heads apart by odd banks, pages counted on: 4.3 to 4.8, 3.7 and 6.7; with five clusters, 320
 //     blocks 41 at 32,000 (3.2 TB/s). Two tiles ahead: 11.4 instead of 13.8 (0.5B, 32,000), but 66 for heads of 128, whose
 //     clusters then find no room. Eight rows of 8B: 12.6 with clusters of 8, 7.3 with 4. What is left at 256: 1200 cycles for
 //     the batch's words one after the other (before the wait), then 600 for queries, 900 for the block that makes this step's
