@@ -22,6 +22,11 @@ DEVICE float conv_input(const Span& s, const float* x, const float* state, u32 r
 
 // The filter of a channel as stored: f32 or f16.
 template <int N, bool IS_HALF> DEVICE void conv_filter(const u8* filter, u32 channel, float (&w)[N]) {
+    if (N == 4 && !IS_HALF) {
+        const float4 x = ((const float4*)filter)[channel];
+        w[0] = x.x, w[1 % N] = x.y, w[2 % N] = x.z, w[3 % N] = x.w;
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < N; i++) {
         w[i] = IS_HALF ? from_f16(((const u16*)filter)[channel * N + i]) : ((const float*)filter)[channel * N + i];

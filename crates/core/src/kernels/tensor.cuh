@@ -68,6 +68,12 @@ DEVICE void cluster_wait() {
 #endif
 }
 DEVICE void cluster_sync() { cluster_arrive(), cluster_wait(); }
+// The same, but nothing that was written is waited for: before blocks end whose shared memory others read.
+DEVICE void cluster_leave() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.relaxed;\n\tbarrier.cluster.wait;" ::: "memory");
+#endif
+}
 // What another block of the cluster has in its shared memory where this one has `p`.
 DEVICE float of_block(const float* p, u32 rank) {
     float x = 0;

@@ -56,4 +56,5 @@ template <int N> static inline void copies_wait() {}
 static inline void cluster_arrive() {}
 static inline void cluster_wait() {}
 static inline void cluster_sync() {}
+static inline void cluster_leave() {}
 static inline float of_block(const float* p, u32) { return *p; }

@@ -64,12 +64,14 @@ struct Shares {
     splits: usize,
 }
 
-fn shares(op: &Attention, site: &Site, most: usize) -> Shares {
+/// Of blocks of at most `most` heads, `filled` should be on two multiprocessors.
+fn shares(op: &Attention, site: &Site, most: usize, filled: usize) -> Shares {
     let group = op.heads / op.kv_heads;
     let together = (1..=group.min(most)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1);
-    // One token fills the device about twice over; more tokens need fewer parts.
-    let tokens = if site.class == RowClass::One { 1 } else { 4 };
-    Shares { together, splits: (2 * caps(site).sms as usize).div_ceil(op.heads / together * tokens).clamp(1, 128) }
+    // One token fills the device; more tokens need fewer parts.
+    let tokens = if site.class == RowClass::One { 1 } else { 8 };
+    let blocks = filled * caps(site).sms as usize / 2;
+    Shares { together, splits: blocks.div_ceil(op.heads / together * tokens).clamp(1, 128) }
 }
 
 /// What both kernels for few rows set about the cache's write.
@@ -102,7 +104,7 @@ fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     }
     let o = op.operands();
     let Shares { together, splits } =
-        shares(op, site, if op.dim > 128 { HEADS_PER_BLOCK / 2 } else { HEADS_PER_BLOCK });
+        shares(op, site, if op.dim > 128 { HEADS_PER_BLOCK / 2 } else { HEADS_PER_BLOCK }, 4);
     let blocks = op.heads / together;
     let threads = 256;
     let lanes = (op.dim / 8).next_power_of_two();
@@ -125,10 +127,12 @@ fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
 
 /// Few rows over caches in f16.
 fn rows_f16(op: &Attention, site: &Site, cache: &str) -> Lowering {
-    let Shares { together, splits } = shares(op, site, HEADS_PER_BLOCK);
+    // Registers allow three blocks on a multiprocessor, two with large heads; not all of them find a cluster's room.
+    let Shares { together, splits } = shares(op, site, HEADS_PER_BLOCK, if op.dim > 128 { 3 } else { 5 });
     let blocks = op.heads / together;
-    // Clusters of blocks came with 9.0; eight is what every such device has.
-    let cluster = if caps(site).sm >= 90 { 1 << splits.min(8).ilog2() } else { 1 };
+    // Clusters of blocks came with 9.0; eight is what every such device has. Smaller ones fill a device better.
+    let largest = if site.class == RowClass::One { 8 } else { 4 };
+    let cluster = if caps(site).sm >= 90 { 1 << splits.min(largest).ilog2() } else { 1 };
     let (clusters, least) = (splits / cluster, if cluster == 1 { 32 } else { 128 });
     let threads = 128;
     let mut unit = unit(op, threads as u32, cache, cache, op.write.is_some());
@@ -137,7 +141,8 @@ fn rows_f16(op: &Attention, site: &Site, cache: &str) -> Lowering {
     let pairs = op.q_rope.as_ref().map_or(0, |r| 2 * r.pairs);
     let own = if op.write.is_some() { 8 * 2 * 2 * op.dim } else { 0 };
     let queries = op.dim.div_ceil(32) * 2 * 32 * 16;
-    unit.shared(queries + 4 * (together * op.dim * (1 + threads / 32) + pairs.next_multiple_of(4)) + own);
+    let heads = together * (op.dim + 4 + threads / 32 * (op.dim + 2)).next_multiple_of(4);
+    unit.shared(queries + 4 * (heads + pairs.next_multiple_of(4)) + own);
     unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("rows.cu"));
     let scratch = vec![Expr::T * (op.heads * clusters * (op.dim + 4) * 4)];
     let grid = Expr::T * (blocks * clusters * cluster);

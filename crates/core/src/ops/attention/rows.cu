@@ -8,17 +8,29 @@
 // exactness. Keys and values of this step are made in shared memory where the op writes the cache; nobody reads from the
 // cache what the same launch writes.
 //
-// v1, v2 (kernel.cu): f32 multiply-adds, lanes that share keys; 11.5 µs at 256 positions (0.5B and 8B) on an H200, of which
-//     the sum over parts through memory took about half; 1.6 TB/s at 32,000 positions.
-// v3: this kernel.
+// v1, v2 (kernel.cu): f32 multiply-adds, lanes that share keys; 11.5 µs at 256 positions (0.5B and 8B) in a whole tick on an
+//     H200.
+// v3: this kernel, at first 4.9 µs (8B), 3.9 (0.5B) and 7.1 (9B) at 256 positions where v2 has 7.8, 7.4 and 10.6 in the same
+//     loop; 48 at 32,000 (8B) where v2 has 89. Clocks showed 1300 cycles for a last barrier that waited for stores and 1800 for
+//     the sum over warps, whose parts met in few banks; a long loop divided by a page's length for every row.
+// v4: no order at the last barrier, heads apart by odd banks, pages counted on: 4.3 to 4.8, 3.7 and 6.7; with five clusters, 320
+//     blocks 41 at 32,000 (3.2 TB/s). Two tiles ahead: 11.4 instead of 13.8 (0.5B, 32,000), but 66 for heads of 128, whose
+//     clusters then find no room. Eight rows of 8B: 12.6 with clusters of 8, 7.3 with 4. What is left at 256: 1200 cycles for
+//     the batch's words one after the other (before the wait), then 600 for queries, 900 for the block that makes this step's
+//     key, 900 for keys and values, 1400 for the sum over warps, 700 for the one over blocks.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define LOG2E 1.4426950408889634f
 #define KB ((DIM + 31) / 32)
 #define VB ((DIM + 63) / 64)
+// Tiles on their way or at work; more would cost large heads a block.
+#define AHEAD (DIM <= 64 ? 2 : 1)
 // Positions of a warp at a time.
 #define STEP 16
 // Floats of a part: the output not yet divided, its maximum and its sum.
 #define PART (DIM + 4)
+// Floats from one head to the next in shared memory: other banks.
+#define HEAD_LINE (DIM + 2)
+#define QUERY_LINE (DIM + 4)
 #define OUTPUTS ((HPB * DIM + CLUSTER * THREADS - 1) / (CLUSTER * THREADS))
 
 // Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
@@ -41,9 +53,9 @@ KERNEL {
     __shared__ float most[WARPS][8], total[WARPS][8], top_here[8], all_here[8];
     __shared__ bool is_last;
     uint4* parts_of_q = dynamic;                      // [KB * 2][32]: a lane's two pairs, high and low
-    float* q = (float*)(parts_of_q + KB * 2 * 32);    // [HPB][DIM]; in the end this block's output, not yet divided
-    float* room = q + HPB * DIM;                      // [WARPS][HPB][DIM]; before that a head a warp
-    float* turns = room + WARPS * HPB * DIM;          // [2][Q_PAIRS], a multiple of 4 floats
+    float* q = (float*)(parts_of_q + KB * 2 * 32);    // [HPB][QUERY_LINE]; in the end this block's output, not yet divided
+    float* room = q + HPB * QUERY_LINE;               // [WARPS][HPB][HEAD_LINE]; before that a head a warp
+    float* turns = room + WARPS * HPB * HEAD_LINE;    // [2][Q_PAIRS], a multiple of 4 floats
     u8* own_k = (u8*)(turns + (2 * Q_PAIRS + 3) / 4 * 4);
     u8* own_v = own_k + (WRITE ? 8 * Row::BYTES : 0);
     const Args A = ARGS;
@@ -72,17 +84,20 @@ KERNEL {
     const u32 page_len = batch.page_len();
     const u32* pages = batch.w + batch.w[8] + seq * batch.w[9];
 
-    // A lane's keys g and g + 8, eight numbers of each 32; its values 2p, 2p + 1 and 8 more, eight of each 64.
-    uint4 k[2][KB], v[4][VB];
-    auto row_of = [&](u32 at, const u8* cache) {
-        return cache + (((size_t)pages[at / page_len] * KV_HEADS + kv) * page_len + at % page_len) * Row::BYTES;
+    // A lane's keys g and g + 8, eight numbers of each 32; its values 2p, 2p + 1 and 8 more, eight of each 64; of AHEAD tiles.
+    uint4 k[AHEAD][2][KB], v[AHEAD][4][VB];
+    // Keys and values of tile `coming` lie from `offset` of its page on, and on the pages that follow.
+    auto row_of = [&](u32 page, u32 offset, const u8* cache) {
+        while (offset >= page_len) offset -= page_len, page++;
+        return cache + (((size_t)pages[page] * KV_HEADS + kv) * page_len + offset) * Row::BYTES;
     };
-    auto take_keys = [&](u32 tile, bool is_own) {
+    u32 coming = from + warp * STEP, page = coming / page_len, offset = coming % page_len;
+    auto take_keys = [&](uint4 (&k)[2][KB], u32 tile, bool is_own) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
             const u32 at = tile + g + 8 * i;
             const bool is_mine = at < to && (at >= own) == is_own;
-            const u8* from_row = is_own ? own_k + (at - own) * Row::BYTES : is_mine ? row_of(at, KEYS) : KEYS;
+            const u8* from_row = is_own ? own_k + (at - own) * Row::BYTES : is_mine ? row_of(page, offset + g + 8 * i, KEYS) : KEYS;
 #pragma unroll
             for (int b = 0; b < KB; b++) {
                 if (!is_own) k[i][b] = make_uint4(0, 0, 0, 0);
@@ -90,12 +105,12 @@ KERNEL {
             }
         }
     };
-    auto take_values = [&](u32 tile, bool is_own) {
+    auto take_values = [&](uint4 (&v)[4][VB], u32 tile, bool is_own) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const u32 at = tile + 2 * p + i % 2 + i / 2 * 8;
             const bool is_mine = at < to && (at >= own) == is_own;
-            const u8* from_row = is_own ? own_v + (at - own) * Row::BYTES : is_mine ? row_of(at, VALUES) : VALUES;
+            const u8* from_row = is_own ? own_v + (at - own) * Row::BYTES : is_mine ? row_of(page, offset + 2 * p + i % 2 + i / 2 * 8, VALUES) : VALUES;
 #pragma unroll
             for (int b = 0; b < VB; b++) {
                 if (!is_own) v[i][b] = make_uint4(0, 0, 0, 0);
@@ -104,9 +119,12 @@ KERNEL {
         }
     };
     if (!WRITE) wait_for_inputs();
-    u32 tile = from + warp * STEP;
-    take_keys(tile, false);
-    take_values(tile, false);
+    auto go_on = [&]() {
+        coming += WARPS * STEP, offset += WARPS * STEP;
+        while (offset >= page_len) offset -= page_len, page++;
+    };
+#pragma unroll
+    for (int b = 0; b < AHEAD; b++) take_keys(k[b], coming, false), take_values(v[b], coming, false), go_on();
     if (ROTATE_Q) {
         const float* angles = batch.turns(Q_TABLE, row, Q_PAIRS);
         for (u32 i = threadIdx.x; i < 2 * Q_PAIRS; i += THREADS) turns[i] = angles[i];
@@ -124,9 +142,9 @@ KERNEL {
     for (u32 h = warp; h < HPB; h += WARPS) {
         const float* x = X_IN + ((size_t)row * HEADS + head0 + h) * Q_STRIDE;
         if (ROTATE_Q) {
-            turn_head<DIM, Q_PAIRS, Q_NEOX>(turns, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * DIM);
+            turn_head<DIM, Q_PAIRS, Q_NEOX>(turns, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * QUERY_LINE);
         } else {
-            for (u32 i = lane; i < DIM; i += 32) q[h * DIM + i] = x[i];
+            for (u32 i = lane; i < DIM; i += 32) q[h * QUERY_LINE + i] = x[i];
         }
     }
     if (WRITE) {
@@ -141,7 +159,7 @@ KERNEL {
                 if (ROTATE_K) {
                     const bool same = ROTATE_Q && K_TABLE == Q_TABLE && K_PAIRS == Q_PAIRS && at == pos;
                     const float* angles = same ? turns : batch.turns(K_TABLE, row + at - pos, K_PAIRS);
-                    float* head = room + warp * DIM;
+                    float* head = room + warp * HEAD_LINE;
                     turn_head<DIM, K_PAIRS, K_NEOX>(angles, x, K_NORM_WEIGHT, K_NORM_EPS, head);
                     x = head;
                 }
@@ -158,7 +176,7 @@ KERNEL {
     for (u32 i = threadIdx.x; i < KB * 2 * 32; i += THREADS) {
         const u32 h = i % 32 / 4, d = i / 64 * 32 + i % 4 * 8 + i / 32 % 2 * 4;
         float4 x = make_float4(0, 0, 0, 0);
-        if (h < HPB && d < DIM) x = *(const float4*)(q + h * DIM + d);
+        if (h < HPB && d < DIM) x = *(const float4*)(q + h * QUERY_LINE + d);
         x.x *= SCALE * LOG2E, x.y *= SCALE * LOG2E, x.z *= SCALE * LOG2E, x.w *= SCALE * LOG2E;
         uint4 y;
         split_f16(x.x, x.y, y.x, y.z);
@@ -170,12 +188,8 @@ KERNEL {
     float acc[VB * 4][4], m[2] = {-INFINITE, -INFINITE}, sum[2] = {0, 0};
 #pragma unroll
     for (int i = 0; i < VB * 4; i++) acc[i][0] = 0, acc[i][1] = 0, acc[i][2] = 0, acc[i][3] = 0;
-    for (; tile < to; tile += WARPS * STEP) {
-        const u32 next = tile + WARPS * STEP;
-        if (WRITE && tile + STEP > own) {
-            take_keys(tile, true);
-            take_values(tile, true);
-        }
+    auto see = [&](u32 tile, uint4 (&k)[2][KB], uint4 (&v)[4][VB]) {
+        if (WRITE && tile + STEP > own) take_keys(k, tile, true), take_values(v, tile, true);
         // Four sums, so that few products wait for each other.
         float s[4][4];
 #pragma unroll
@@ -190,7 +204,7 @@ KERNEL {
                 mma_f16(s[2 + i], a, x.z, x.w);
             }
         }
-        if (next < to) take_keys(next, false);
+        if (coming < to) take_keys(k, coming, false);
         float w[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -227,7 +241,13 @@ KERNEL {
                 mma_f16(acc[b * 4 + i], a, low[0], low[1]);
             }
         }
-        if (next < to) take_values(next, false);
+        if (coming < to) take_values(v, coming, false), go_on();
+    };
+    for (u32 tile = from + warp * STEP; tile < to; tile += AHEAD * WARPS * STEP) {
+#pragma unroll
+        for (int b = 0; b < AHEAD; b++) {
+            if (tile + b * (WARPS * STEP) < to) see(tile + b * (WARPS * STEP), k[b], v[b]);
+        }
     }
     // Over the warps.
 #pragma unroll
@@ -241,7 +261,7 @@ KERNEL {
 #pragma unroll
                 for (int i = 0; i < 4; i++) {
                     const u32 d = b * 64 + g * 8 + 2 * i;
-                    if (d < DIM) *(float2*)(room + (warp * HPB + head) * DIM + d) = float2{acc[b * 4 + i][h], acc[b * 4 + i][2 + h]};
+                    if (d < DIM) *(float2*)(room + (warp * HPB + head) * HEAD_LINE + d) = float2{acc[b * 4 + i][h], acc[b * 4 + i][2 + h]};
                 }
             }
         }
@@ -256,9 +276,9 @@ KERNEL {
         for (int w = 0; w < WARPS; w++) {
             const float f = scale_to(most[w][h], top);
             all += f * total[w][h];
-            y += f * room[(w * HPB + h) * DIM + d];
+            y += f * room[(w * HPB + h) * HEAD_LINE + d];
         }
-        q[i] = y;
+        q[h * QUERY_LINE + d] = y;
         if (d == 0) top_here[h] = top, all_here[h] = all;
     }
     // Over the blocks of a cluster: each has some of the numbers.
@@ -272,8 +292,8 @@ KERNEL {
         float tops[CLUSTER], alls[CLUSTER], ys[CLUSTER], top = -INFINITE, all = 0, y = 0;
 #pragma unroll
         for (int c = 0; c < CLUSTER; c++) {
-            if (CLUSTER > 1) tops[c] = of_block(top_here + h, c), alls[c] = of_block(all_here + h, c), ys[c] = of_block(q + i, c);
-            else tops[c] = top_here[h], alls[c] = all_here[h], ys[c] = q[i];
+            if (CLUSTER > 1) tops[c] = of_block(top_here + h, c), alls[c] = of_block(all_here + h, c), ys[c] = of_block(q + h * QUERY_LINE + d, c);
+            else tops[c] = top_here[h], alls[c] = all_here[h], ys[c] = q[h * QUERY_LINE + d];
         }
 #pragma unroll
         for (int c = 0; c < CLUSTER; c++) top = fmaxf(top, tops[c]);
@@ -292,7 +312,7 @@ KERNEL {
         }
     }
     // Nobody's shared memory goes before the others have read it.
-    if (CLUSTER > 1) cluster_sync();
+    if (CLUSTER > 1) cluster_leave();
     if (clusters == 1) return;
     __threadfence();
     __syncthreads();

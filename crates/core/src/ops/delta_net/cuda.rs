@@ -155,7 +155,10 @@ fn chunks(op: &DeltaNet, site: &Site, form: &str) -> Option<Lowering> {
     }
     unit.resident(2).shared(first_shared).part(TENSOR).part(CONV).part(include_str!("chunks.cu"));
     let (cost, norm) = match op.norm {
-        Some(_) => Some(norm_step(op, site)).map_or((op.cost(site), None), |(cost, step)| (cost, Some(step))),
+        Some(_) => {
+            let (cost, step) = norm_step(op, site);
+            (cost, Some(step))
+        }
         None => (op.cost(site), None),
     };
     // The states but the delta rule's belong to the first step, with the rows and the filter.

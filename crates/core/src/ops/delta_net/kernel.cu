@@ -1,17 +1,23 @@
-// The gated delta rule. A block is one sequence, one value head and 32 columns of its state; a warp holds 8 columns in
-// registers, its lanes the rows, and goes through the tokens one by one.
+// The gated delta rule. A block is one sequence, one value head and 32 columns of its state, and goes through the tokens one by
+// one. A lane holds four columns of every 16th row in registers, so that a warp moves four whole rows of 128 bytes at a time.
 //
-// Columns need nothing of each other. What a key head's blocks share is the old convolution state, which the last of them
-// to finish overwrites, and the norm over a head, which (for few rows) the same block does.
+// Columns need nothing of each other. What a key head's blocks share is the old convolution state and the norm over a head:
+// they are a cluster where they fit one; else the last of them to finish overwrites the one and does the other (few rows).
 //
-// v1: state in registers, 25 shuffles a token, TOKENS tokens of q, k and v made at a time: 26 µs a token on an H200.
+// v1: state in registers, 25 shuffles a token, TOKENS tokens of q, k and v made at a time: 26 µs a token on an H200 (9B).
 // v2: the state is moved 16 bytes at a time and, where it lies in place, read before the wait; q, k, v and the factors are
-//     made by warps of their own; the convolution's state is kept four channels at a time: 14.2 µs (9B, one token).
-// v3: filters and the convolution's old rows are read before the wait; a key head's blocks are a cluster, which norms through
-//     shared memory instead of through a counter and the last block.
+//     made by warps of their own; the convolution's state is kept four channels at a time: 10.4 µs in a loop of such steps,
+//     33 for eight sequences (14.2 in a whole tick).
+// v3: filters and the convolution's old rows are read before the wait; a cluster instead of a counter: 9.0. Clocks showed
+//     3000 cycles for loads of x one after the other behind branches, 3000 for a state spread over 32 lines a load, as
+//     many for storing it, and 1200 for a last barrier that waited for stores.
+// v4: rows of the state side by side, sums meet in shared memory; x first; the last barrier orders nothing: 4.2 µs, 18.6 for
+//     eight sequences; with the counter instead of a cluster 6.4 and 20.5.
 
 #define SLICES ((VD + 31) / 32)
 #define RPL ((KD + 31) / 32)
+// Rows of the state a thread.
+#define RPT ((KD + 4 * WARPS - 1) / (4 * WARPS))
 #define K_WIDTH (K_HEADS * KD)
 #define V_WIDTH (V_HEADS * VD)
 #define CHANNELS (2 * K_WIDTH + V_WIDTH)
@@ -39,10 +45,18 @@ struct Channel {
 #pragma unroll
         for (int i = 0; i < TAPS - 1; i++) old[i] = conv_input<TAPS, CHANNELS>(span, CONV_STATE, CONV_STATE, i, channel);
     }
-    DEVICE float row(const Args& A, const Span& span, u32 t, u32 channel) const {
-        float y = 0;
+    DEVICE float newest(const Args& A, const Span& span, u32 t, u32 channel) const {
+        return X_IN[(size_t)(span.start + t) * CHANNELS + channel];
+    }
+    DEVICE float row(const Args& A, const Span& span, u32 t, u32 channel, float newest) const {
+        float y = w[TAPS - 1] * newest;
+        if (t == 0) {
 #pragma unroll
-        for (int i = 0; i < TAPS; i++) {
+            for (int i = 0; i < TAPS - 1; i++) y = fmaf(w[i], old[i], y);
+            return silu(y);
+        }
+#pragma unroll
+        for (int i = 0; i < TAPS - 1; i++) {
             float x = 0;
             if (t + i >= TAPS - 1) x = X_IN[(size_t)(span.start + t + i - (TAPS - 1)) * CHANNELS + channel];
 #pragma unroll
@@ -55,14 +69,17 @@ struct Channel {
     }
 #else
     DEVICE void fetch(const Args&, const Span&, u32) {}
-    DEVICE float row(const Args& A, const Span& span, u32 t, u32 channel) const { return apart(A, span, t, channel); }
+    DEVICE float newest(const Args& A, const Span& span, u32 t, u32 channel) const { return apart(A, span, t, channel); }
+    DEVICE float row(const Args&, const Span&, u32, u32, float newest) const { return newest; }
 #endif
 };
 
 KERNEL {
-    __shared__ float qs[TOKENS][KD], ks[TOKENS][KD], vs[TOKENS][32], decays[TOKENS], betas[TOKENS];
+    __shared__ float qs[TOKENS][KD], ks[TOKENS][KD], decays[TOKENS], betas[TOKENS];
+    // Of each warp: the state by k and by q for each column, and k by q.
+    __shared__ __align__(16) float vs[TOKENS][32], sums[2][WARPS][2][32], products[2][WARPS];
 #if CLUSTER > 1
-    __shared__ float ys[TOKENS][32], squares[TOKENS][WARPS];
+    __shared__ float ys[TOKENS][32], squares[TOKENS];
 #else
     __shared__ bool is_last;
 #endif
@@ -78,26 +95,25 @@ KERNEL {
     }
     const Span span(batch, seq);
     const u32 warp = warp_index(), lane = lane_index();
-    const u32 column0 = slice * 32, mine = column0 + warp * 8;
+    const u32 column0 = slice * 32, column = lane % 8 * 4, mine = column0 + column, row0 = warp * 4 + lane / 8;
 
     const size_t place = ((size_t)(IN_PLACE ? span.slot : seq) * V_HEADS + h) * (KD * VD);
     const float* old = STATE + place;
     float* state = NEW_STATE + place;
-    float S[RPL][8];
+    float S[RPT][4];
     // Nobody else writes a state in place.
     if (!IN_PLACE) wait_for_inputs();
 #pragma unroll
-    for (int r = 0; r < RPL; r++) {
-        const u32 i = r * 32 + lane;
+    for (int r = 0; r < RPT; r++) {
+        const u32 i = r * (4 * WARPS) + row0;
         const bool has_old = i < KD && mine < VD && !(IN_PLACE && span.begins);
-        if (VD % 8 == 0) {
-            float4 lo = make_float4(0, 0, 0, 0), hi = lo;
-            if (has_old) lo = *(const float4*)(old + i * VD + mine), hi = *(const float4*)(old + i * VD + mine + 4);
-            S[r][0] = lo.x, S[r][1] = lo.y, S[r][2] = lo.z, S[r][3] = lo.w;
-            S[r][4] = hi.x, S[r][5] = hi.y, S[r][6] = hi.z, S[r][7] = hi.w;
+        if (VD % 4 == 0) {
+            float4 x = make_float4(0, 0, 0, 0);
+            if (has_old) x = *(const float4*)(old + i * VD + mine);
+            S[r][0] = x.x, S[r][1] = x.y, S[r][2] = x.z, S[r][3] = x.w;
         } else {
 #pragma unroll
-            for (int c = 0; c < 8; c++) S[r][c] = has_old && mine + c < VD ? old[i * VD + mine + c] : 0.0f;
+            for (int c = 0; c < 4; c++) S[r][c] = has_old && mine + c < VD ? old[i * VD + mine + c] : 0.0f;
         }
     }
     // Warps take turns: the even ones have queries, the odd ones keys; a lane has a column of the values.
@@ -126,11 +142,13 @@ KERNEL {
         __syncthreads();
         for (u32 task = warp; task < 2 * n; task += WARPS) {
             const u32 t = task / 2;
+            const u32 channel = which * K_WIDTH + key * KD + lane;
             float y[RPL], s = 0;
 #pragma unroll
+            for (int r = 0; r < RPL; r++) y[r] = r * 32 + lane < KD ? head[r].newest(A, span, first + t, channel + r * 32) : 0.0f;
+#pragma unroll
             for (int r = 0; r < RPL; r++) {
-                const u32 i = r * 32 + lane;
-                y[r] = i < KD ? head[r].row(A, span, first + t, which * K_WIDTH + key * KD + i) : 0.0f;
+                if (r * 32 + lane < KD) y[r] = head[r].row(A, span, first + t, channel + r * 32, y[r]);
                 s += y[r] * y[r];
             }
             float factor = which == 0 ? SCALE : 1.0f;
@@ -148,59 +166,69 @@ KERNEL {
             betas[t] = BETA[at];
         }
         for (u32 at = THREADS - 1 - threadIdx.x; at < n * 32; at += THREADS) {
-            const u32 t = at / 32, c = column0 + at % 32;
-            vs[t][at % 32] = c < VD ? value.row(A, span, first + t, 2 * K_WIDTH + h * VD + c) : 0.0f;
+            const u32 t = at / 32, channel = 2 * K_WIDTH + h * VD + v_column;
+            vs[t][at % 32] = v_column < VD ? value.row(A, span, first + t, channel, value.newest(A, span, first + t, channel)) : 0.0f;
         }
         __syncthreads();
         for (u32 t = 0; t < n; t++) {
             const float decay = decays[t], beta = betas[t];
-            float k[RPL], sums[16], kq = 0;
+            float k[RPT], part[8] = {0, 0, 0, 0, 0, 0, 0, 0}, kq = 0;
 #pragma unroll
-            for (int c = 0; c < 16; c++) sums[c] = 0;
-#pragma unroll
-            for (int r = 0; r < RPL; r++) {
-                const u32 i = r * 32 + lane;
+            for (int r = 0; r < RPT; r++) {
+                const u32 i = r * (4 * WARPS) + row0;
                 k[r] = i < KD ? ks[t][i] : 0.0f;
                 const float q = i < KD ? qs[t][i] : 0.0f;
                 kq = fmaf(k[r], q, kq);
 #pragma unroll
-                for (int c = 0; c < 8; c++) {
-                    sums[c] = fmaf(S[r][c], k[r], sums[c]);
-                    sums[8 + c] = fmaf(S[r][c], q, sums[8 + c]);
+                for (int c = 0; c < 4; c++) {
+                    part[c] = fmaf(S[r][c], k[r], part[c]);
+                    part[4 + c] = fmaf(S[r][c], q, part[4 + c]);
                 }
             }
-            kq = warp_sum(kq);
-            // 16 sums over 32 lanes: each exchange halves what a lane holds. Sum i ends in lanes 2i and 2i + 1.
+            // Over the four lanes that have these columns: an exchange halves what a lane holds.
 #pragma unroll
-            for (int width = 8; width > 0; width /= 2) {
-                const bool upper = lane & (2 * width);
+            for (int width = 4; width > 1; width /= 2) {
+                const bool upper = lane & (4 * width);
 #pragma unroll
                 for (int c = 0; c < width; c++) {
-                    const float give = upper ? sums[c] : sums[c + width];
-                    const float keep = upper ? sums[c + width] : sums[c];
-                    sums[c] = keep + __shfl_xor_sync(FULL, give, 2 * width);
+                    const float give = upper ? part[c] : part[c + width];
+                    const float keep = upper ? part[c + width] : part[c];
+                    part[c] = keep + __shfl_xor_sync(FULL, give, 4 * width);
                 }
             }
-            const float sum = sums[0] + __shfl_xor_sync(FULL, sums[0], 1);
-            const float other = __shfl_xor_sync(FULL, sum, 16);
-            const float by_k = lane < 16 ? sum : other, by_q = lane < 16 ? other : sum;
-            const u32 c = lane / 2 % 8;
-            const float d = beta * (vs[t][warp * 8 + c] - decay * by_k);
-            const float y = decay * by_q + kq * d;
+            kq += __shfl_xor_sync(FULL, kq, 8);
+            kq += __shfl_xor_sync(FULL, kq, 16);
+            // Two sets, so that one barrier a token is enough.
+            float(&sum)[WARPS][2][32] = sums[t % 2];
+            *(float2*)&sum[warp][lane / 16][column + lane / 8 % 2 * 2] = float2{part[0], part[1]};
+            if (lane == 0) products[t % 2][warp] = kq;
+            __syncthreads();
+            float d[4] = {0, 0, 0, 0};
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) {
+                const float4 x = *(const float4*)&sum[w][0][column];
+                d[0] += x.x, d[1] += x.y, d[2] += x.z, d[3] += x.w;
+            }
+#pragma unroll
+            for (int c = 0; c < 4; c++) d[c] = beta * (vs[t][column + c] - decay * d[c]);
+#pragma unroll
+            for (int r = 0; r < RPT; r++) {
+#pragma unroll
+                for (int c = 0; c < 4; c++) S[r][c] = fmaf(k[r], d[c], decay * S[r][c]);
+            }
+            if (warp == t % WARPS) {
+                // A column of the output a lane.
+                float by_k = 0, by_q = 0, product = 0;
+#pragma unroll
+                for (int w = 0; w < WARPS; w++) by_k += sum[w][0][lane], by_q += sum[w][1][lane], product += products[t % 2][w];
+                const float y = decay * by_q + product * (beta * (vs[t][lane] - decay * by_k));
 #if CLUSTER > 1
-            if (lane < 16 && lane % 2 == 0) ys[t][warp * 8 + c] = y;
-            const float square = warp_sum(lane < 16 && lane % 2 == 0 ? y * y : 0.0f);
-            if (lane == 0) squares[t][warp] = square;
+                ys[t][lane] = y;
+                const float square = warp_sum(y * y);
+                if (lane == 0) squares[t] = square;
 #else
-            if (lane < 16 && lane % 2 == 0 && mine + c < VD) OUT[(size_t)(span.start + first + t) * V_WIDTH + h * VD + mine + c] = y;
+                if (column0 + lane < VD) OUT[(size_t)(span.start + first + t) * V_WIDTH + h * VD + column0 + lane] = y;
 #endif
-            float ds[8];
-#pragma unroll
-            for (int i = 0; i < 8; i++) ds[i] = __shfl_sync(FULL, d, 2 * i);
-#pragma unroll
-            for (int r = 0; r < RPL; r++) {
-#pragma unroll
-                for (int i = 0; i < 8; i++) S[r][i] = fmaf(k[r], ds[i], decay * S[r][i]);
             }
         }
     }
@@ -217,15 +245,14 @@ KERNEL {
     cluster_arrive();
 #endif
 #pragma unroll
-    for (int r = 0; r < RPL; r++) {
-        const u32 i = r * 32 + lane;
+    for (int r = 0; r < RPT; r++) {
+        const u32 i = r * (4 * WARPS) + row0;
         if (i >= KD || mine >= VD) continue;
-        if (VD % 8 == 0) {
+        if (VD % 4 == 0) {
             *(float4*)(state + i * VD + mine) = make_float4(S[r][0], S[r][1], S[r][2], S[r][3]);
-            *(float4*)(state + i * VD + mine + 4) = make_float4(S[r][4], S[r][5], S[r][6], S[r][7]);
         } else {
 #pragma unroll
-            for (int c = 0; c < 8; c++) {
+            for (int c = 0; c < 4; c++) {
                 if (mine + c < VD) state[i * VD + mine + c] = S[r][c];
             }
         }
@@ -239,16 +266,13 @@ KERNEL {
         if (t >= span.count) continue;
         float sum = 0;
 #pragma unroll
-        for (int i = 0; i < SLICES; i++) {
-#pragma unroll
-            for (int w = 0; w < WARPS; w++) sum += of_block(&squares[t][w], rank / SLICES * SLICES + i);
-        }
+        for (int i = 0; i < SLICES; i++) sum += of_block(&squares[t], rank / SLICES * SLICES + i);
         const float factor = 1.0f / sqrtf(sum / (float)VD + NORM_EPS);
         const size_t to = (size_t)(span.start + t) * V_WIDTH + h * VD + column0 + lane;
         OUT[to] = ys[t][lane] * factor * norm_weight * silu(gates[o]);
     }
     // Nobody's shared memory goes before the others have read it.
-    cluster_sync();
+    cluster_leave();
 #elif FRONT || FINISH_NORM
     __threadfence();
     __syncthreads();
