@@ -5,11 +5,16 @@ use super::*;
 /// Warps of a block.
 const WARPS: usize = 16;
 
-/// How the kernel is cut: warps along a row, teams of them, rows of a team on their way, blocks.
+/// Bytes of weights of a block that are on their way: two kernels' together fit a multiprocessor.
+const ON_THE_WAY: usize = 80 * 1024;
+
+/// How the kernel is cut: warps along a row, teams of them, rows of a team that are summed up together, rows on their
+/// way, blocks.
 struct RowCut {
     along: usize,
     teams: usize,
     depth: usize,
+    ring: usize,
     groups: usize,
 }
 
@@ -17,6 +22,12 @@ impl Cuda<'_> {
     /// Chunks of 16 bytes in a row of a product's weight.
     fn chunks(&self, p: &Product) -> usize {
         p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits) / 16
+    }
+
+    /// Bytes that one row has in the shared memory of a warp.
+    fn slot(&self, p: &Product, along: usize) -> usize {
+        let lane = p.planes.map_or(16, |s| if s.offset { 24 } else { 20 });
+        self.chunks(p).div_ceil(32 * along) * 32 * lane
     }
 
     /// None where threads would have to hold too much.
@@ -35,14 +46,17 @@ impl Cuda<'_> {
         let rows = (units * self.products.len() / self.site.outs.len()).div_ceil(groups);
         let teams = (WARPS / along).clamp(1, rows);
         let depth = [4, 2].into_iter().find(|d| *d <= rows.div_ceil(teams)).unwrap_or(1);
-        Some(RowCut { along, teams, depth, groups })
+        let slot = self.products.iter().map(|p| self.slot(p, along)).max()?;
+        let each = rows.div_ceil(teams).next_multiple_of(depth);
+        let ring = (ON_THE_WAY / (along * teams * slot)).clamp(2, each.max(2));
+        Some(RowCut { along, teams, depth, ring, groups })
     }
 
     /// The lowering; none where the form or the width of a weight has no such kernel.
     pub(super) fn row(&self) -> Option<Lowering> {
         let (op, site, k) = (self.op, self.site, self.k());
         let units: usize = site.outs.iter().map(|o| o.width).sum();
-        let RowCut { along, teams, depth, groups } = self.row_cut(units)?;
+        let RowCut { along, teams, depth, ring, groups } = self.row_cut(units)?;
         let threads = along * teams * 32;
         let span = units.div_ceil(groups);
         let places = self.places()?;
@@ -75,7 +89,7 @@ impl Cuda<'_> {
             let count = list.iter().map(|p| format!("rows{p}")).collect::<Vec<_>>().join(" + ");
             begin += &format!("const u32 count{s} = {count};\n");
             // The first stream begins before the inputs are there; one that follows finds its rows in the cache.
-            let make = format!("Stream<T{s}> s{s};\ns{s}.begin(find{s}, count{s}, team, along);\n");
+            let make = format!("Stream<T{s}> s{s}{{ring}};\ns{s}.begin(find{s}, count{s}, team, along);\n");
             let late = if s == 0 { "" } else { &make };
             begin += if s == 0 { &make } else { "" };
             norms += &format!("T{s}::Mine mine{s}[Stream<T{s}>::EACH];\n");
@@ -89,7 +103,7 @@ impl Cuda<'_> {
             };
             run += &format!("{{\n{late}{hold};\ns{s}.run(find{s}, mine{s}, count{s}, team, along, part);\n}}\n");
             for (n, &p) in list.iter().enumerate() {
-                let skip = if s == 0 && n == 0 { teams * depth } else { 0 };
+                let skip = if s == 0 && n == 0 { teams * ring } else { 0 };
                 let limit = FETCH / self.products[p].row_bytes.max(1) / list.len() + skip;
                 fetches += &format!(
                     "if (rows{p} > {skip}u) {{ const u32 r = from{p} - {}u; W{p}.fetch(r + {skip}u, r + min(rows{p}, {limit}u)); }}\n",
@@ -102,13 +116,16 @@ impl Cuda<'_> {
         let (q, eo) = (bits(8), bits(4));
         let room = ((along * most * span + threads / 32) * 4).next_multiple_of(16);
         let staged = if any_int8 { k / 32 * 4 + k / 16 * 4 } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 };
-        if room + staged > caps(site).shared as usize {
+        let slot = self.products.iter().map(|p| self.slot(p, along)).max()?;
+        let (at, all) = ((room + staged).next_multiple_of(16), threads / 32 * ring * slot);
+        if at + all > caps(site).shared as usize {
             return None;
         }
+        unit.set("RING", ring).set("RING_AT", at).set("RING_BYTES", ring * slot);
         unit.set("KW", along).set("TEAMS", teams).set("DEPTH", depth).set("UNITS", units).set("GROUPS", groups);
         unit.set("SPAN", span).set("PRODUCTS", most).set("ROOM_BYTES", room);
         unit.set("NEED_INT8", any_int8 as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
-        unit.shared(room + staged);
+        unit.shared(at + all);
         let text = include_str!("../row.cu")
             .replace("ROW_BEGIN", &begin)
             .replace("ROW_FETCHES", &fetches)
