@@ -58,11 +58,15 @@ fn has_tensor_cores(target: Target) -> bool {
 pub fn rounding(weight: &Sig, compute: Compute, target: Target, class: RowClass) -> Rounding {
     let has_codes = weight.layout() != Layout::Stored;
     let halves = has_tensor_cores(target) && weight.width.is_multiple_of(32);
+    let is_wgsl = matches!(target, Target::Wgsl(_));
+    // In WGSL codes of a few dozen rows have no kernel on integers that is faster than cooperative matrices.
+    let codes_stay = class < if is_wgsl { RowClass::Some } else { RowClass::Many };
     match compute {
         Compute::F32 => Rounding::None,
-        Compute::Int8 if has_codes && !(halves && class == RowClass::Many) => Rounding::Int8,
+        Compute::Int8 if has_codes && (!halves || codes_stay) => Rounding::Int8,
         Compute::Int8 | Compute::F16 if halves && class >= RowClass::Some => Rounding::F16,
-        Compute::Bf16 if halves && class >= RowClass::Some => Rounding::Bf16,
+        // WGSL has no bf16.
+        Compute::Bf16 if halves && class >= RowClass::Some && !is_wgsl => Rounding::Bf16,
         _ => Rounding::None,
     }
 }

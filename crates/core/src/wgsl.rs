@@ -75,6 +75,11 @@ impl Wgsl {
         w.text(BATCH).text(NUMBERS)
     }
 
+    /// Asks for an extension of the language.
+    pub fn enable(&mut self, extension: &str) {
+        self.source.insert_str(0, &format!("enable {extension};\n"));
+    }
+
     /// Appends a line.
     pub fn line(&mut self, line: impl AsRef<str>) {
         self.source.push_str(line.as_ref());
@@ -216,6 +221,12 @@ pub(crate) fn planes(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig) -> bool {
     w.number(&format!("{name}_AT_OFFSETS"), planes.at_offsets / 4);
     w.line(PLANES.replace("$W", name));
     true
+}
+
+/// The shards of an input that is a weight ([`Sig::shards`]), as operands.
+pub(crate) fn shards(site: &Site, input: usize) -> Vec<(Arg, Sig)> {
+    let shards = site.ins[input].shards(site.target.binding_bytes()).into_iter().enumerate();
+    shards.map(|(i, sig)| (if i == 0 { Arg::In(input) } else { Arg::Shard(input, i) }, sig)).collect()
 }
 
 /// Threads that sum up together without workgroup memory; none where there are no subgroups of use.

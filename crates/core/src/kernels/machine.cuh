@@ -11,17 +11,29 @@ typedef unsigned long long u64;
 // Dependent launch. A kernel may start while the ones before it still run; it must call `wait_for_inputs` before it
 // touches a slot or a state, and before it ends. What no kernel of the tick writes may be read earlier: weights, the batch's
 // words, and the positions of a cache that earlier ticks wrote.
+//
+// DELAYS is the seed of test builds, in which warps come to these places in any order and at any distance: most within a
+// thousand cycles, one in eight within sixteen thousand.
+#ifdef DELAYS
+DEVICE void delay() {
+    const u32 begin = (u32)clock64(), warp = (blockIdx.x + blockIdx.y * gridDim.x) * 32u + threadIdx.x / 32u;
+    const u32 hash = ((warp + 1u) * 2654435761u ^ begin * 2246822519u ^ DELAYS) * 3266489917u;
+    const u32 cycles = (hash >> 8 & 7u) == 0 ? hash >> 18 : hash >> 22;
+    while ((u32)clock64() - begin < cycles) {
+    }
+}
+#else
+DEVICE void delay() {}
+#endif
 DEVICE void wait_for_inputs() {
+    delay();
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-#ifdef DELAYS
-    // Test builds: blocks start in any order and at any distance.
-    const u32 spin = ((blockIdx.x + blockIdx.y * 977u + 1u) * 2654435761u ^ (u32)clock64()) >> 20;
-    for (u32 i = 0; i < spin; i++) asm volatile("nanosleep.u32 1;");
-#endif
+    delay();
 }
 DEVICE void allow_next() {
+    delay();
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif

@@ -11,6 +11,8 @@ use crate::ops::cache_write::wgsl::{cache, gap, own};
 use crate::ops::rope::wgsl::head;
 use crate::wgsl::{Wgsl, caps, lanes};
 
+mod tiles;
+
 /// Threads of a workgroup of `rows`.
 const WG: u32 = 128;
 
@@ -19,6 +21,7 @@ const WG: u32 = 128;
 enum Form {
     Rows,
     Spans { workgroup: u32, span: u32, splits: usize },
+    Tiles(tiles::Cut),
 }
 
 /// Workgroups that share a head's cache at most.
@@ -28,6 +31,9 @@ impl Form {
     /// The form for a site beside `others` bytes of workgroup memory; none where nothing fits.
     fn new(op: &Attention, site: &Site, others: usize) -> Option<Form> {
         let (dim, caps) = (op.dim, &caps(site.target));
+        if let Some(cut) = tiles::Cut::new(op, site) {
+            return Some(Form::Tiles(cut));
+        }
         let fits = |bytes: usize| others + bytes + 4 * (2 * dim + 64) <= caps.workgroup_bytes as usize;
         // With more rows there are workgroups enough.
         let rows = if site.class == RowClass::One { 1 } else { 8 };
@@ -115,6 +121,7 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
     let (kernel, workgroup, text) = match of {
         Form::Rows => ("rows", WG, include_str!("rows.wgsl")),
         Form::Spans { workgroup, .. } => ("spans", workgroup, include_str!("spans.wgsl")),
+        Form::Tiles(cut) => ("tiles", cut.threads() as u32, ""),
     };
     let mut w = Wgsl::new(format!("attention/{kernel}.{form}"), workgroup);
     let mut split = 1;
@@ -160,6 +167,10 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
         }
     }
     w.write("y", Arg::Out(0));
+    if let Form::Tiles(cut) = of {
+        cut.text(&mut w, op.dim);
+        return One(w.step(cut.grid(op.heads), op.cost(site)));
+    }
     if split > 1 {
         w.meeting();
         w.line(include_str!("splits.wgsl"));

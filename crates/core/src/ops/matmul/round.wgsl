@@ -1,6 +1,6 @@
 // The prologue as a dispatch of its own, one workgroup a row: norm, and rounding to int8 in blocks of 32.
 //
-// x_at, norm_at: activations [T][K] and the norm's weight; NORM, EPS. FLOATS: writes the normed row to `floats`.
+// x_at, norm_at: activations [T][K] and the norm's weight; NORM, EPS. FLOATS: writes the normed row to `floats`, HALVES: in f16, two a word, to `halves`.
 // ROUNDED: writes rows of ROUNDED_ROW words to `rounded`: the codes in order (where NATURAL), the codes of every eight as
 // four even and four odd ones (where PERMUTED, for codes of 4 bits), a scale for 32, and the sums of every 16 codes.
 @compute @workgroup_size(WG)
@@ -14,7 +14,15 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         factor = divide(1.0, sqrt(workgroup_sum(sum, lid) / f32(K) + EPS));
     }
     if FLOATS {
-        for (var i = lid; i < K; i += WG) { put_float(row * K + i, x_at(row * K + i) * factor * norm_at(i)); }
+        for (var i = lid; i < K; i += WG) { put_floats(row * K + i, x_at(row * K + i) * factor * norm_at(i)); }
+    }
+    if HALVES {
+        for (var i = lid; i < K / 2u; i += WG) {
+            let at = vec2<u32>(2u * i, 2u * i + 1u);
+            let x = vec2<f32>(x_at(row * K + at.x) * norm_at(at.x), x_at(row * K + at.y) * norm_at(at.y)) * factor;
+            let near = clamp(x, vec2<f32>(-65504.0), vec2<f32>(65504.0));
+            put_halves(row * (K / 2u) + i, f16_bits(near.x) | (f16_bits(near.y) << 16u));
+        }
     }
     if ROUNDED {
         for (var block = lid; block < K / 32u; block += WG) { round_block(row, block, factor); }

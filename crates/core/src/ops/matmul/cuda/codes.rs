@@ -89,7 +89,10 @@ impl Cuda<'_> {
             let planes = self.products[used[0]].planes?;
             let scales = 32 / planes.bits * 32 / planes.group * (1 + planes.offset as usize);
             (room, ring) = (room.max(slabs), ring.max(once * RING * (16 * 144 + 16 * scales * 2)));
-            run += &format!("typedef decltype(W{}) T{b};\nauto find{b} = [&](u32 i, u32 s, u32& row0, u32& n) {{\n", used[0]);
+            run += &format!(
+                "typedef decltype(W{}) T{b};\nauto find{b} = [&](u32 i, u32 s, u32& row0, u32& n) {{\n",
+                used[0]
+            );
             let mut finish = String::new();
             let mut begin = 0;
             for (at, &o) in belt.iter().enumerate() {
@@ -100,7 +103,11 @@ impl Cuda<'_> {
                     true => format!("W{p}"),
                     false => format!("s == {i} ? W{p} : {rest}"),
                 });
-                let row0 = if tile > TILE { format!("(i - {begin}u) * {tile} + s * {TILE}") } else { format!("(i - {begin}u) * {TILE}") };
+                let row0 = if tile > TILE {
+                    format!("(i - {begin}u) * {tile} + s * {TILE}")
+                } else {
+                    format!("(i - {begin}u) * {TILE}")
+                };
                 let found = format!("row0 = {row0}, n = {n}u; return {choose};");
                 run += &if is_last { format!("{found}\n}};\n") } else { format!("if (i < {end}u) {{ {found} }}\n") };
                 let value = self.value(o, &|place| match tile > TILE {
@@ -110,7 +117,8 @@ impl Cuda<'_> {
                 let made = format!(
                     "const u32 row = (i - {begin}u) * {tile} + r; if (row < {n}u) OUT{o}[(size_t)t * {n}u + row] = {value};"
                 );
-                finish += &if is_last { format!("{{ {made} }}\n") } else { format!("if (i < {end}u) {{ {made} }} else ") };
+                finish +=
+                    &if is_last { format!("{{ {made} }}\n") } else { format!("if (i < {end}u) {{ {made} }} else ") };
                 begin = end;
             }
             run += &format!(
@@ -149,6 +157,10 @@ impl Cuda<'_> {
         unit.part(&include_str!("../codes.cu").replace("CODES_RUN", &run).replace("CODES_FORMS", forms));
         let cost = op.cost(site);
         let read = site.ins[op.first_weight()..].iter().fold(made, |a, s| a + s.bytes());
-        Some(unit.step(format!("matmul/{}.tensor", self.form()), groups.into(), Cost::of(read, cost.written, cost.flops)))
+        Some(unit.step(
+            format!("matmul/{}.tensor", self.form()),
+            groups.into(),
+            Cost::of(read, cost.written, cost.flops),
+        ))
     }
 }

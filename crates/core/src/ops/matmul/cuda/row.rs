@@ -76,7 +76,8 @@ impl Cuda<'_> {
             );
         }
         for (s, list) in self.streams().iter().enumerate() {
-            begin += &format!("typedef decltype(W{}) T{s};\nauto find{s} = [&](u32 i, u32& row, u32& at) {{\n", list[0]);
+            begin +=
+                &format!("typedef decltype(W{}) T{s};\nauto find{s} = [&](u32 i, u32& row, u32& at) {{\n", list[0]);
             for (n, &p) in list.iter().enumerate() {
                 let Place { begin: b, place, .. } = places[p];
                 let found =
@@ -115,7 +116,8 @@ impl Cuda<'_> {
         let bits = |n| self.products.iter().any(|p| p.int8 && p.planes.is_some_and(|s| s.bits == n));
         let (q, eo) = (bits(8), bits(4));
         let room = ((along * most * span + threads / 32) * 4).next_multiple_of(16);
-        let staged = if any_int8 { k / 32 * 4 + k / 16 * 4 } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 };
+        let staged =
+            if any_int8 { k / 32 * 4 + k / 16 * 4 } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 };
         let slot = self.products.iter().map(|p| self.slot(p, along)).max()?;
         let (at, all) = ((room + staged).next_multiple_of(16), threads / 32 * ring * slot);
         if at + all > caps(site).shared as usize {
@@ -145,12 +147,13 @@ impl Cuda<'_> {
             let end = begin + out.width;
             let operands: Vec<usize> = tree.leaves().into_iter().filter(|&l| l >= self.op.products).collect();
             let used = self.op.products_of(tree);
-            let value = crate::cuda::tree(tree, &|leaf| {
-                match (used.iter().position(|&p| p == leaf), operands.iter().position(|&l| l == leaf)) {
-                    (Some(place), _) => format!("(factor * team_sum(part, {place} * SPAN + u - first))"),
-                    (_, Some(i)) if one => format!("early[{i}]"),
-                    _ => format!("OPERAND{leaf}[u - {begin}u]"),
-                }
+            let value = crate::cuda::tree(tree, &|leaf| match (
+                used.iter().position(|&p| p == leaf),
+                operands.iter().position(|&l| l == leaf),
+            ) {
+                (Some(place), _) => format!("(factor * team_sum(part, {place} * SPAN + u - first))"),
+                (_, Some(i)) if one => format!("early[{i}]"),
+                _ => format!("OPERAND{leaf}[u - {begin}u]"),
             });
             if one && !operands.is_empty() {
                 most = most.max(operands.len());
