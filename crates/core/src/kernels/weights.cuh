@@ -45,27 +45,6 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
         return c;
     }
 
-    // A chunk on its way through shared memory: a lane's 16 bytes of codes, a warp's lie side by side; behind them the words
-    // that have the lane's scales, then its offsets.
-    static const int SLOT = 32 * (OFFSET ? 24 : 20);
-    static const bool BY_ROW = K / GROUP % 2 != 0;  // which half of a word a scale is depends on the row
-    DEVICE void ask(u32 row, u32 chunk, u8* slot) const {
-        const size_t group = ((size_t)row * (K / GROUP) + chunk * ELEMENTS / GROUP) / 2 * 4;
-        const u32 lane = lane_index();
-        cp_async16(slot + lane * 16, codes + (size_t)row * (K / 8 * BITS) + chunk * 16);
-        cp_async4(slot + 512 + lane * 4, scales + group);
-        if (OFFSET) cp_async4(slot + 640 + lane * 4, offsets + group);
-    }
-    DEVICE static Chunk take(u32 row, u32 chunk, const u8* slot) {
-        const u32 lane = lane_index(), odd = (row * (K / GROUP) + chunk * ELEMENTS / GROUP) & 1;
-        const u32 s = *(const u32*)(slot + 512 + lane * 4), o = OFFSET ? *(const u32*)(slot + 640 + lane * 4) : 0;
-        Chunk c;
-        c.codes = *(const uint4*)(slot + lane * 16);
-        c.scale[0] = (u16)(s >> 16 * odd), c.offset[0] = (u16)(o >> 16 * odd);
-        if (SCALES == 2) c.scale[SCALES - 1] = (u16)(s >> 16), c.offset[SCALES - 1] = (u16)(o >> 16);
-        return c;
-    }
-
     // acc[r][t] += chunk of row r times activations of token t.
     template <int R, int N> DEVICE static void dot(const Chunk (&c)[R], const X& x, u32 chunk, float (&acc)[R][N]) {
 #pragma unroll
@@ -237,14 +216,6 @@ template <int KIND> struct Floats {
         c.bits = stream16(data + (size_t)row * (K * SIZE) + chunk * 16);
         return c;
     }
-
-    // A chunk on its way through shared memory.
-    static const int SLOT = 512;
-    static const bool BY_ROW = false;
-    DEVICE void ask(u32 row, u32 chunk, u8* slot) const {
-        cp_async16(slot + lane_index() * 16, data + (size_t)row * (K * SIZE) + chunk * 16);
-    }
-    DEVICE static Chunk take(u32, u32, const u8* slot) { return Chunk{*(const uint4*)(slot + lane_index() * 16)}; }
 
     DEVICE static void widen(const uint4& b, float (&w)[8]) {
         const u32* words = (const u32*)&b;

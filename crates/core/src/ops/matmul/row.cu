@@ -1,11 +1,9 @@
-// Matmul of one row: weights go through shared memory, where each thread asks for its own chunks and nobody else's, and meet
-// activations that stay in registers.
+// Matmul of one row: weights go from memory to registers, and meet activations that stay in registers.
 //
 // A block owns adjacent rows of the outputs. KW warps lie side by side along a row, each thread with the activations of
-// its columns; TEAMS such teams go through the rows, RING of them on their way at any time. The first are asked for
-// before the kernel in front is done, and where a small matrix has lines behind them, these are fetched to the
-// second-level cache. Nothing is reduced before the products: int8 codes do not depend on the norm's factor, which the
-// sums are multiplied by at the end.
+// its columns; TEAMS such teams go through the rows, DEPTH of them on their way at any time. The first are asked for
+// before the kernel in front is done, and the lines behind them are fetched to the second-level cache. Nothing is reduced
+// before the products: int8 codes do not depend on the norm's factor, which the sums are multiplied by at the end.
 
 // The rows that a block has of products of one type, flattened: `find(i, row, at)` gives the weight of the i-th, its row
 // there, and where its sum goes.
@@ -13,58 +11,46 @@ template <class W> struct Stream {
     static const int CHUNKS = K / W::ELEMENTS;
     static const int EACH = (CHUNKS + 32 * KW - 1) / (32 * KW);  // chunks of a row that a thread has
     static const bool EXACT = CHUNKS % (32 * KW) == 0;
-    u8* ring;  // this warp's
+    typename W::Chunk ring[DEPTH][EACH];
 
     DEVICE static u32 chunk(u32 along, int c) { return (along + c * KW) * 32 + lane_index(); }
     DEVICE static bool inside(u32 along, int c) { return EXACT || chunk(along, c) < CHUNKS; }
 
-    // Asks for the j-th row of the team. Every thread waits for what it asked for itself.
-    template <class Find> DEVICE void ask(const Find& find, u32 j, u32 n, u32 team, u32 along) {
-        const u32 i = team + j * TEAMS;
-        if (i < n) {
-            u32 row, at;
-            const W w = find(i, row, at);
+    template <class Find> DEVICE void ask(const Find& find, int d, u32 i, u32 n, u32 along) {
+        if (i >= n) return;
+        u32 row, at;
+        const W w = find(i, row, at);
 #pragma unroll
-            for (int c = 0; c < EACH; c++) {
-                if (inside(along, c)) w.ask(row, chunk(along, c), ring + (j % RING * EACH + c) * W::SLOT);
-            }
+        for (int c = 0; c < EACH; c++) {
+            if (inside(along, c)) ring[d][c] = w.load(row, chunk(along, c));
         }
-        cp_async_commit();
     }
     template <class Find> DEVICE void begin(const Find& find, u32 n, u32 team, u32 along) {
 #pragma unroll
-        for (int j = 0; j < RING; j++) ask(find, j, n, team, along);
+        for (int d = 0; d < DEPTH; d++) ask(find, d, team + d * TEAMS, n, along);
     }
     // All rows, their sums over this warp's columns into `part`.
     template <class Find>
     DEVICE void run(const Find& find, const typename W::Mine (&mine)[EACH], u32 n, u32 team, u32 along, float* part) {
-        for (u32 first = 0; team + first * TEAMS < n; first += DEPTH) {
+        for (u32 base = team; base < n; base += TEAMS * DEPTH) {
             float sums[DEPTH];
 #pragma unroll
             for (int d = 0; d < DEPTH; d++) {
-                const u32 j = first + d;
-                u32 row = 0, at;
-                if (W::BY_ROW && team + j * TEAMS < n) find(team + j * TEAMS, row, at);
-                cp_async_wait<RING - 1>();
                 sums[d] = 0;
 #pragma unroll
                 for (int c = 0; c < EACH; c++) {
-                    if (inside(along, c)) {
-                        const u8* slot = ring + (j % RING * EACH + c) * W::SLOT;
-                        sums[d] = W::meet(W::take(row, chunk(along, c), slot), mine[c], sums[d]);
-                    }
+                    if (inside(along, c)) sums[d] = W::meet(ring[d][c], mine[c], sums[d]);
                 }
-                ask(find, j + RING, n, team, along);
+                ask(find, d, base + (DEPTH + d) * TEAMS, n, along);
             }
             const float sum = warp_sums<DEPTH>(sums);
-            const u32 i = team + (first + lane_index()) * TEAMS;
+            const u32 i = base + lane_index() * TEAMS;
             if (lane_index() < DEPTH && i < n) {
                 u32 row, at;
                 find(i, row, at);
                 part[along * (PRODUCTS * SPAN) + at] = sum;
             }
         }
-        cp_async_wait<0>();
     }
 };
 
@@ -163,7 +149,6 @@ KERNEL {
     u8* eo = q + (NEED_Q ? K : 0);
     float* scale = (float*)(eo + (NEED_EO ? K : 0));
     const X view{0, q, eo, scale, scale + K / 32};
-    u8* ring = (u8*)dynamic + RING_AT + warp_index() * RING_BYTES;
     if (group >= GROUPS) {
         wait_for_inputs();
         return;

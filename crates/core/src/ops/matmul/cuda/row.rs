@@ -2,19 +2,18 @@
 
 use super::*;
 
-/// Warps of a block.
-const WARPS: usize = 16;
+/// Most warps of a block, where rows are few and where they are many.
+const WARPS: (usize, usize) = (28, 16);
+/// Rows of a multiprocessor that are few: all of them can be on their way at once.
+const FEW: usize = 16;
+/// Bytes of a block's weights up to which the second-level cache is asked for what registers do not hold.
+const FETCHED: usize = 100 * 1024;
 
-/// Bytes of weights of a block that are on their way: two kernels' together fit a multiprocessor.
-const ON_THE_WAY: usize = 80 * 1024;
-
-/// How the kernel is cut: warps along a row, teams of them, rows of a team that are summed up together, rows on their
-/// way, blocks.
+/// How the kernel is cut: warps along a row, teams of them, rows of a team on their way, blocks.
 struct RowCut {
     along: usize,
     teams: usize,
     depth: usize,
-    ring: usize,
     groups: usize,
 }
 
@@ -24,39 +23,50 @@ impl Cuda<'_> {
         p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits) / 16
     }
 
-    /// Bytes that one row has in the shared memory of a warp.
-    fn slot(&self, p: &Product, along: usize) -> usize {
-        let lane = p.planes.map_or(16, |s| if s.offset { 24 } else { 20 });
-        self.chunks(p).div_ceil(32 * along) * 32 * lane
-    }
-
     /// None where threads would have to hold too much.
     fn row_cut(&self, units: usize) -> Option<RowCut> {
         let (k, sms) = (self.k(), caps(self.site).sms as usize);
         let fits = |p: &Product| {
             let most = if p.int8 { 2 } else { 4 };
-            k.is_multiple_of(32) && (p.int8 || p.planes.is_none()) && self.chunks(p) <= 32 * WARPS * most
+            k.is_multiple_of(32) && (p.int8 || p.planes.is_none()) && self.chunks(p) <= 32 * WARPS.1 * most
         };
         if !self.products.iter().all(fits) {
             return None;
         }
-        let wish = |p: &Product| self.chunks(p).div_ceil(if p.int8 { 32 } else { 64 });
-        let along = self.products.iter().map(wish).max()?.min(WARPS);
-        let groups = units.min(sms);
-        let rows = (units * self.products.len() / self.site.outs.len()).div_ceil(groups);
-        let teams = (WARPS / along).clamp(1, rows);
-        let depth = [4, 2].into_iter().find(|d| *d <= rows.div_ceil(teams)).unwrap_or(1);
-        let slot = self.products.iter().map(|p| self.slot(p, along)).max()?;
-        let each = rows.div_ceil(teams).next_multiple_of(depth);
-        let ring = (ON_THE_WAY / (along * teams * slot)).clamp(2, each.max(2));
-        Some(RowCut { along, teams, depth, ring, groups })
+        let rows = (units * self.products.len() / self.site.outs.len()).div_ceil(units.min(sms));
+        // One chunk of activations a thread is quickest; many rows have two where that saves warps or sums.
+        let wish = |p: &Product| {
+            let each = if rows > FEW && p.planes.is_none_or(|s| s.bits == 8) { 2 } else { 1 };
+            self.chunks(p).div_ceil(32 * each)
+        };
+        let along = self.products.iter().map(wish).max()?.min(if rows > FEW { WARPS.1 } else { WARPS.0 });
+        let floats = self.products.iter().all(|p| !p.int8);
+        let power = |most: usize, n: usize| [8, 4, 2].into_iter().find(|&d| d <= most && d <= n).unwrap_or(1);
+        if rows <= FEW {
+            let passes = rows.div_ceil((WARPS.0 / along).max(1));
+            return Some(RowCut {
+                along,
+                teams: rows.div_ceil(passes),
+                depth: power(4, passes),
+                groups: units.min(sms),
+            });
+        }
+        if floats && along <= 2 {
+            // Some small blocks wait less for each other than one large one.
+            let (teams, blocks) = if rows > 512 { (8 / along, 2) } else { (4 / along, 3) };
+            return Some(RowCut { along, teams, depth: 8, groups: units.min(sms * blocks) });
+        }
+        let teams = if along > 8 && !floats { WARPS.0 / along } else { (WARPS.1 / along).max(1) };
+        let each = self.products.iter().map(|p| self.chunks(p).div_ceil(32 * along)).max()?;
+        let most = 8 / each / if along * teams > WARPS.1 { 2 } else { 1 };
+        Some(RowCut { along, teams, depth: power(most, rows.div_ceil(2 * teams)), groups: units.min(sms) })
     }
 
     /// The lowering; none where the form or the width of a weight has no such kernel.
     pub(super) fn row(&self) -> Option<Lowering> {
         let (op, site, k) = (self.op, self.site, self.k());
         let units: usize = site.outs.iter().map(|o| o.width).sum();
-        let RowCut { along, teams, depth, ring, groups } = self.row_cut(units)?;
+        let RowCut { along, teams, depth, groups } = self.row_cut(units)?;
         let threads = along * teams * 32;
         let span = units.div_ceil(groups);
         let places = self.places()?;
@@ -90,7 +100,7 @@ impl Cuda<'_> {
             let count = list.iter().map(|p| format!("rows{p}")).collect::<Vec<_>>().join(" + ");
             begin += &format!("const u32 count{s} = {count};\n");
             // The first stream begins before the inputs are there; one that follows finds its rows in the cache.
-            let make = format!("Stream<T{s}> s{s}{{ring}};\ns{s}.begin(find{s}, count{s}, team, along);\n");
+            let make = format!("Stream<T{s}> s{s};\ns{s}.begin(find{s}, count{s}, team, along);\n");
             let late = if s == 0 { "" } else { &make };
             begin += if s == 0 { &make } else { "" };
             norms += &format!("T{s}::Mine mine{s}[Stream<T{s}>::EACH];\n");
@@ -103,11 +113,11 @@ impl Cuda<'_> {
                 format!("hold_floats<T{s}>(X_IN, along, mine{s}, {squares})")
             };
             run += &format!("{{\n{late}{hold};\ns{s}.run(find{s}, mine{s}, count{s}, team, along, part);\n}}\n");
-            for (n, &p) in list.iter().enumerate() {
-                let skip = if s == 0 && n == 0 { teams * ring } else { 0 };
-                let limit = FETCH / self.products[p].row_bytes.max(1) / list.len() + skip;
+            let bytes: usize = self.products.iter().map(|p| p.row_bytes * span).sum::<usize>() / site.outs.len();
+            for (n, &p) in list.iter().enumerate().filter(|_| bytes <= FETCHED) {
+                let skip = if s == 0 && n == 0 { teams * depth } else { 0 };
                 fetches += &format!(
-                    "if (rows{p} > {skip}u) {{ const u32 r = from{p} - {}u; W{p}.fetch(r + {skip}u, r + min(rows{p}, {limit}u)); }}\n",
+                    "if (rows{p} > {skip}u) {{ const u32 r = from{p} - {}u; W{p}.fetch(r + {skip}u, r + rows{p}); }}\n",
                     places[p].begin,
                 );
             }
@@ -118,16 +128,13 @@ impl Cuda<'_> {
         let room = ((along * most * span + threads / 32) * 4).next_multiple_of(16);
         let staged =
             if any_int8 { k / 32 * 4 + k / 16 * 4 } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 };
-        let slot = self.products.iter().map(|p| self.slot(p, along)).max()?;
-        let (at, all) = ((room + staged).next_multiple_of(16), threads / 32 * ring * slot);
-        if at + all > caps(site).shared as usize {
+        if room + staged > caps(site).shared as usize {
             return None;
         }
-        unit.set("RING", ring).set("RING_AT", at).set("RING_BYTES", ring * slot);
         unit.set("KW", along).set("TEAMS", teams).set("DEPTH", depth).set("UNITS", units).set("GROUPS", groups);
         unit.set("SPAN", span).set("PRODUCTS", most).set("ROOM_BYTES", room);
         unit.set("NEED_INT8", any_int8 as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
-        unit.shared(at + all);
+        unit.shared(room + staged);
         let text = include_str!("../row.cu")
             .replace("ROW_BEGIN", &begin)
             .replace("ROW_FETCHES", &fetches)
