@@ -6,8 +6,9 @@ use super::*;
 const TILE: usize = 16;
 /// Tokens of a tile.
 const EIGHT: usize = 8;
-/// Pieces of a warp that are under way or in use.
-const RING: usize = 3;
+/// Pieces of a warp that are under way or in use, of up to eight rows and of more, which want the first-level cache for
+/// their activations.
+const RING: (usize, usize) = (3, 2);
 
 impl Cuda<'_> {
     /// The lowering; none where not all weights are codes, or have an odd number of scales.
@@ -81,14 +82,19 @@ impl Cuda<'_> {
         let high = |belt: &[usize]| if form(belt[0]).is_some_and(|f| f.1 == 1) && !few { 2 * TILE } else { TILE };
         let tiles = |belt: &[usize]| belt.iter().map(|&o| site.outs[o].width.div_ceil(high(belt))).sum::<usize>();
         let groups = belts.iter().map(|b| tiles(b)).max()?.min(caps(site).sms as usize * if few { 2 } else { 1 });
+        let pieces = if few { RING.0 } else { RING.1 };
         let (mut run, mut room, mut ring) = (String::new(), 0, 0);
         for (b, belt) in belts.iter().enumerate() {
             let (used, tile) = (op.products_of(&op.outputs[belt[0]]), high(belt));
             let slabs = used.len() * tile / TILE;
-            let once = if few || slabs % 2 > 0 { 1 } else { 2 };
+            // More than eight tokens have all slabs at once.
+            let once = if few { 1 } else { slabs };
+            if once > 4 {
+                return None;
+            }
             let planes = self.products[used[0]].planes?;
             let scales = 32 / planes.bits * 32 / planes.group * (1 + planes.offset as usize);
-            (room, ring) = (room.max(slabs), ring.max(once * RING * (16 * 144 + 16 * scales * 2)));
+            (room, ring) = (room.max(slabs), ring.max(once * pieces * (16 * 144 + 16 * scales * 2)));
             run += &format!(
                 "typedef decltype(W{}) T{b};\nauto find{b} = [&](u32 i, u32 s, u32& row0, u32& n) {{\n",
                 used[0]
@@ -111,8 +117,8 @@ impl Cuda<'_> {
                 let found = format!("row0 = {row0}, n = {n}u; return {choose};");
                 run += &if is_last { format!("{found}\n}};\n") } else { format!("if (i < {end}u) {{ {found} }}\n") };
                 let value = self.value(o, &|place| match tile > TILE {
-                    true => format!("whole_sum<NT>(part, r / {TILE}, t, r % {TILE})"),
-                    false => format!("whole_sum<NT>(part, {place}, t, r)"),
+                    true => format!("whole_sum(part, r / {TILE}, t % {EIGHT}, r % {TILE})"),
+                    false => format!("whole_sum(part, {place}, t % {EIGHT}, r)"),
                 });
                 let made = format!(
                     "const u32 row = (i - {begin}u) * {tile} + r; if (row < {n}u) OUT{o}[(size_t)t * {n}u + row] = {value};"
@@ -122,8 +128,8 @@ impl Cuda<'_> {
                 begin = end;
             }
             run += &format!(
-                "auto finish{b} = [&](u32 i) {{ for (u32 e = threadIdx.x; e < {tile} * rows; e += THREADS) {{ \
-                 const u32 t = e / {tile}, r = e % {tile};\n{finish}}} }};\n"
+                "auto finish{b} = [&](u32 i, u32 t0) {{ for (u32 e = threadIdx.x; e < {tile} * min({EIGHT}u, rows - t0); \
+                 e += THREADS) {{ const u32 t = t0 + e / {tile}, r = e % {tile};\n{finish}}} }};\n"
             );
             let at = |g: &str| format!("(u32)((u64){begin} * ({g}) / GROUPS)");
             run += &format!(
@@ -145,12 +151,11 @@ impl Cuda<'_> {
                  else run<8>(A, rows, (u8*)dynamic);"
             }
         };
-        let tokens = if few { EIGHT } else { 64 };
-        let part = (room * along * tokens * 20 * 4).next_multiple_of(16);
+        let part = (room * along * EIGHT * 20 * 4).next_multiple_of(16);
         if part + along * ring > caps(site).shared as usize {
             return None;
         }
-        unit.set("KW", along).set("RING", RING).set("GROUPS", groups).set("PART_BYTES", part).set("RING_BYTES", ring);
+        unit.set("KW", along).set("RING", pieces).set("GROUPS", groups).set("PART_BYTES", part).set("RING_BYTES", ring);
         unit.set("NEED_Q", q as u8).set("NEED_EO", eo as u8).set("META_WORDS", self.meta_words());
         unit.shared(part + along * ring);
         unit.part(WEIGHTS);

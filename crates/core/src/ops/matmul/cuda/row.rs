@@ -2,8 +2,12 @@
 
 use super::*;
 
-/// Warps of a block.
-const WARPS: usize = 16;
+/// Most warps of a block, where rows are few and where they are many.
+const WARPS: (usize, usize) = (28, 16);
+/// Rows of a multiprocessor that are few: all of them can be on their way at once.
+const FEW: usize = 16;
+/// Bytes of a block's weights up to which the second-level cache is asked for what registers do not hold.
+const FETCHED: usize = 100 * 1024;
 
 /// How the kernel is cut: warps along a row, teams of them, rows of a team on their way, blocks.
 struct RowCut {
@@ -24,18 +28,38 @@ impl Cuda<'_> {
         let (k, sms) = (self.k(), caps(self.site).sms as usize);
         let fits = |p: &Product| {
             let most = if p.int8 { 2 } else { 4 };
-            k.is_multiple_of(32) && (p.int8 || p.planes.is_none()) && self.chunks(p) <= 32 * WARPS * most
+            k.is_multiple_of(32) && (p.int8 || p.planes.is_none()) && self.chunks(p) <= 32 * WARPS.1 * most
         };
         if !self.products.iter().all(fits) {
             return None;
         }
-        let wish = |p: &Product| self.chunks(p).div_ceil(if p.int8 { 32 } else { 64 });
-        let along = self.products.iter().map(wish).max()?.min(WARPS);
-        let groups = units.min(sms);
-        let rows = (units * self.products.len() / self.site.outs.len()).div_ceil(groups);
-        let teams = (WARPS / along).clamp(1, rows);
-        let depth = [4, 2].into_iter().find(|d| *d <= rows.div_ceil(teams)).unwrap_or(1);
-        Some(RowCut { along, teams, depth, groups })
+        let rows = (units * self.products.len() / self.site.outs.len()).div_ceil(units.min(sms));
+        // One chunk of activations a thread is quickest; many rows have two where that saves warps or sums.
+        let wish = |p: &Product| {
+            let each = if rows > FEW && p.planes.is_none_or(|s| s.bits == 8) { 2 } else { 1 };
+            self.chunks(p).div_ceil(32 * each)
+        };
+        let along = self.products.iter().map(wish).max()?.min(if rows > FEW { WARPS.1 } else { WARPS.0 });
+        let floats = self.products.iter().all(|p| !p.int8);
+        let power = |most: usize, n: usize| [8, 4, 2].into_iter().find(|&d| d <= most && d <= n).unwrap_or(1);
+        if rows <= FEW {
+            let passes = rows.div_ceil((WARPS.0 / along).max(1));
+            return Some(RowCut {
+                along,
+                teams: rows.div_ceil(passes),
+                depth: power(4, passes),
+                groups: units.min(sms),
+            });
+        }
+        if floats && along <= 2 {
+            // Some small blocks wait less for each other than one large one.
+            let (teams, blocks) = if rows > 512 { (8 / along, 2) } else { (4 / along, 3) };
+            return Some(RowCut { along, teams, depth: 8, groups: units.min(sms * blocks) });
+        }
+        let teams = if along > 8 && !floats { WARPS.0 / along } else { (WARPS.1 / along).max(1) };
+        let each = self.products.iter().map(|p| self.chunks(p).div_ceil(32 * along)).max()?;
+        let most = 8 / each / if along * teams > WARPS.1 { 2 } else { 1 };
+        Some(RowCut { along, teams, depth: power(most, rows.div_ceil(2 * teams)), groups: units.min(sms) })
     }
 
     /// The lowering; none where the form or the width of a weight has no such kernel.
@@ -89,11 +113,11 @@ impl Cuda<'_> {
                 format!("hold_floats<T{s}>(X_IN, along, mine{s}, {squares})")
             };
             run += &format!("{{\n{late}{hold};\ns{s}.run(find{s}, mine{s}, count{s}, team, along, part);\n}}\n");
-            for (n, &p) in list.iter().enumerate() {
+            let bytes: usize = self.products.iter().map(|p| p.row_bytes * span).sum::<usize>() / site.outs.len();
+            for (n, &p) in list.iter().enumerate().filter(|_| bytes <= FETCHED) {
                 let skip = if s == 0 && n == 0 { teams * depth } else { 0 };
-                let limit = FETCH / self.products[p].row_bytes.max(1) / list.len() + skip;
                 fetches += &format!(
-                    "if (rows{p} > {skip}u) {{ const u32 r = from{p} - {}u; W{p}.fetch(r + {skip}u, r + min(rows{p}, {limit}u)); }}\n",
+                    "if (rows{p} > {skip}u) {{ const u32 r = from{p} - {}u; W{p}.fetch(r + {skip}u, r + rows{p}); }}\n",
                     places[p].begin,
                 );
             }
