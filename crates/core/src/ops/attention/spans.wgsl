@@ -1,6 +1,6 @@
 // One workgroup a query head of a token, or up to SPLITS of them where the cache is long. A span of SPAN lanes shares a key: each lane has EIGHTS times eight numbers of it,
-// of the query, of the value and of the mix, in registers. A span takes every KEYS-th position, four at a time, with a
-// maximum and a sum of its own; the spans meet once, at the end.
+// of the query, of the value and of the mix, in registers. A span takes every KEYS-th position, four at a time and the next
+// four on their way, with a maximum and a sum of its own; the spans meet once, at the end.
 //
 // q: the head, normed and rotated. kc, vc: the caches. OWN > 0: this dispatch also writes; each workgroup makes the keys and
 // values of its sequence's rows up to its own for itself, as the cache would give them back, and the first head of a group
@@ -18,6 +18,7 @@ var<workgroup> part_mix: array<vec4<f32>, PARTS * FOURS>;
 
 struct Mix { largest: f32, sum: f32, mix: array<Eight, EIGHTS> }
 struct Vectors { k: array<Eight, EIGHTS>, v: array<Eight, EIGHTS> }
+struct Fours { a: Vectors, b: Vectors, c: Vectors, d: Vectors }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
@@ -40,15 +41,19 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let per = (cached - first + splits - 1u) / splits;
     let begin = first + split * per;
     let end = min(cached, begin + per);
+    let lane = lid % SPAN;
+    let mine = lid / SPAN;
+    // Memory is asked for everything first; then what came is made ready.
+    var ahead = fours(seq, kv, begin + mine, end, lane);
+    q_take(row * HEADS * Q_STRIDE + head * Q_STRIDE, lid);
+    if split == 0u { own_take(own_start(row, seq), kv, lid); }
+    workgroupBarrier();
     if split == 0u { own(row, head, kv, seq, position, new_, lid); }
-    q_load(row * HEADS * Q_STRIDE + head * Q_STRIDE, lid);
     for (var i = lid; i < FOURS; i += WG) {
         let d = 4u * i;
         query[i] = SCALE * vec4<f32>(q_rotated(row, d), q_rotated(row, d + 1u), q_rotated(row, d + 2u), q_rotated(row, d + 3u));
     }
     workgroupBarrier();
-    let lane = lid % SPAN;
-    let mine = lid / SPAN;
     var q: array<Eight, EIGHTS>;
     for (var e = 0u; e < EIGHTS; e++) {
         let i = lane + e * SPAN;
@@ -59,11 +64,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     // The same number of turns for all: lanes shuffle inside.
     for (var from_ = begin; from_ < end; from_ += 4u * KEYS) {
         let p = vec4<u32>(from_ + mine) + vec4<u32>(0u, KEYS, 2u * KEYS, 3u * KEYS);
-        let near = min(p, vec4<u32>(end - 1u));
-        var a = vectors(seq, kv, near.x, lane);
-        var b = vectors(seq, kv, near.y, lane);
-        var c = vectors(seq, kv, near.z, lane);
-        var d = vectors(seq, kv, near.w, lane);
+        var a = ahead.a;
+        var b = ahead.b;
+        var c = ahead.c;
+        var d = ahead.d;
+        if from_ + 4u * KEYS < end { ahead = fours(seq, kv, from_ + 4u * KEYS + mine, end, lane); }
         var score = vec4<f32>(0.0);
         for (var e = 0u; e < EIGHTS; e++) {
             score += vec4<f32>(dot8(q[e], a.k[e]), dot8(q[e], b.k[e]), dot8(q[e], c.k[e]), dot8(q[e], d.k[e]));
@@ -157,6 +162,14 @@ fn bend(score: f32) -> f32 {
 }
 
 fn dot8(a: Eight, b: Eight) -> f32 { return dot(a.a, b.a) + dot(a.b, b.b); }
+
+// Of four positions from `p` on; behind the end the last one again.
+fn fours(seq: u32, kv: u32, p: u32, end: u32, lane: u32) -> Fours {
+    let last = max(end, 1u) - 1u;
+    return Fours(
+        vectors(seq, kv, min(p, last), lane), vectors(seq, kv, min(p + KEYS, last), lane),
+        vectors(seq, kv, min(p + 2u * KEYS, last), lane), vectors(seq, kv, min(p + 3u * KEYS, last), lane));
+}
 
 // What this lane has of the key and the value at position `p`.
 fn vectors(seq: u32, kv: u32, p: u32, lane: u32) -> Vectors {

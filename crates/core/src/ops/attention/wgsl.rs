@@ -159,6 +159,8 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
             w.line(include_str!("own.wgsl"));
         }
         _ => {
+            w.function("own_start(row: u32, seq: u32) -> u32", "row");
+            w.line("fn own_take(row: u32, kv: u32, lid: u32) {}");
             w.line("fn own(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u32) {}");
             w.function("own_key(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");
             w.function("own_value(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");

@@ -16,6 +16,9 @@ mod floats;
 
 /// Threads of a workgroup.
 const WG: u32 = 128;
+/// Threads of a workgroup that stages a row of at least so many numbers.
+const WG_LONG: u32 = 512;
+const LONG: usize = 8192;
 /// Threads of a workgroup of tiles: 16 x 16, each with 4 x 4 numbers.
 const WG_TILE: u32 = 256;
 /// Bytes of workgroup memory for sums, beside a staged row.
@@ -312,14 +315,17 @@ impl Plan<'_> {
         let floats = self.paths.contains(&Path::Floats);
         let rows = if self.site.class == RowClass::One { 1 } else { 8 };
         let name = if rounded.is_some() || staged { "int8" } else { "f32" };
-        let mut w = self.begin(&format!("matmul/matvec.{name}.{rows}"), WG);
+        let caps = caps(self.site.target);
+        // Every workgroup makes a staged row for itself: where it is long, by more threads for more rows of the weight.
+        let is_long = staged && self.k >= LONG && caps.invocations >= WG_LONG;
+        let workgroup = if is_long { WG_LONG } else { WG };
+        let mut w = self.begin(&format!("matmul/matvec.{name}.{rows}"), workgroup);
         // Rows of weights that a thread's lanes take in turn: the more there are in all, the less the prologue weighs.
         let all: usize = self.site.outs.iter().map(|s| s.width).sum();
-        let turns = if staged { [1, 2, 4][(all >= 2048) as usize + (all >= 8192) as usize] } else { 1 };
+        let turns = if is_long { 1 + (all >= 16384) as usize } else if staged { [1, 2, 4][(all >= 2048) as usize + (all >= 8192) as usize] } else { 1 };
         w.number("TURNS", turns);
         w.number("ROWS", rows);
         w.line("alias Sums = array<f32, ROWS>;");
-        let caps = caps(self.site.target);
         let mut w = w.reductions(&caps);
         if let Some(arg) = rounded {
             self.rounded.read(&mut w, arg);
@@ -370,7 +376,7 @@ impl Plan<'_> {
             w.line("    } }");
             w.line("}");
         }
-        let grid = self.main(&mut w, &before, turns as u64 * u64::from(WG / row_lanes(&caps)), "0u");
+        let grid = self.main(&mut w, &before, turns as u64 * u64::from(workgroup / row_lanes(&caps)), "0u");
         w.step(grid.into(), self.cost(rounded, None))
     }
 
