@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use onetrip_core::device::Commit;
 use onetrip_core::expr::Bind;
 use onetrip_core::plan::human;
 use onetrip_engine::model::PlanKey;
@@ -12,10 +13,10 @@ use onetrip_engine::step::Engine;
 use serde_json::json;
 
 use crate::fail::Fail;
-use crate::options::{ModelArgs, at_least_one, count, path};
+use crate::options::{ModelArgs, at_least_one, commit, count, path};
 use crate::output::{Out, rate, seconds};
 use crate::stats::Spread;
-use crate::{gains, load, machine};
+use crate::{gains, load, machine, sweep};
 
 /// Ticks before generation is measured.
 const WARM_UP_TICKS: usize = 16;
@@ -25,12 +26,12 @@ const WARM_UP_TICKS: usize = 16;
 pub struct BenchArgs {
     #[command(flatten)]
     model: ModelArgs,
-    /// Tokens of the prompt; 0 leaves it out
-    #[arg(long, default_value = "512", value_parser = count, allow_negative_numbers = true, value_name = "T")]
-    prompt: usize,
-    /// Tokens to generate; 0 leaves it out
-    #[arg(long = "gen", default_value = "128", value_parser = count, allow_negative_numbers = true, value_name = "N")]
-    generate: usize,
+    /// Tokens of the prompt; 0 leaves it out [default: 512, in a sweep 64]
+    #[arg(long, value_parser = count, allow_negative_numbers = true, value_name = "T")]
+    prompt: Option<usize>,
+    /// Tokens to generate; 0 leaves it out [default: 128, in a sweep 16]
+    #[arg(long = "gen", value_parser = count, allow_negative_numbers = true, value_name = "N")]
+    generate: Option<usize>,
     /// Positions in the cache before the generation begins
     #[arg(long, default_value = "0", value_parser = count, allow_negative_numbers = true, value_name = "L")]
     context: usize,
@@ -44,24 +45,61 @@ pub struct BenchArgs {
     /// interleaved pairs (at least 8)
     #[arg(long, conflicts_with_all = ["prompt", "generate", "batch"])]
     rules: bool,
-    /// Add what was measured to FILE, in the place of what it has of this model and number of threads
-    #[arg(long, requires = "rules", value_parser = path(), value_name = "FILE")]
-    write: Option<PathBuf>,
+    /// Measure instead which commit policy is fastest, with 1 and 8 sequences (--device gpu or cuda): interleaved rounds,
+    /// at least 8; of all policies, or of those that are named: --commit-sweep=tick,every:4
+    #[arg(long, num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = commit,
+        value_name = "POLICIES", conflicts_with_all = ["rules", "context", "batch", "commit", "encode_thread"])]
+    commit_sweep: Option<Vec<Commit>>,
+    /// Add the gains of --rules to FILE, in the place of what it has of this model and number of threads; or the fastest
+    /// policy of --commit-sweep to the profile in FILE, without FILE to that of this device
+    #[arg(long, num_args = 0..=1, value_parser = path(), value_name = "FILE")]
+    write: Option<Option<PathBuf>>,
+}
+
+/// What is measured where nothing else is asked for.
+struct Sizes {
+    prompt: usize,
+    generate: usize,
+    context: usize,
+    batch: usize,
+    repeat: usize,
 }
 
 /// Runs the command.
 pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
     if args.rules {
         let context = if args.context > 0 { args.context } else { gains::CONTEXT };
-        return gains::main(&args.model, context, args.repeat.max(gains::PAIRS), args.write.as_deref(), out);
+        let file = match &args.write {
+            Some(None) => return Err(Fail::Input("--rules --write: name a file".into())),
+            other => other.as_ref().and_then(|file| file.as_deref()),
+        };
+        return gains::main(&args.model, context, args.repeat.max(gains::PAIRS), file, out);
     }
+    if let Some(policies) = &args.commit_sweep {
+        let sizes = sweep::Sizes {
+            prompt: args.prompt.unwrap_or(sweep::PROMPT).max(1),
+            ticks: args.generate.unwrap_or(sweep::TICKS).max(1),
+            rounds: args.repeat.max(sweep::ROUNDS),
+            policies: policies.clone(),
+        };
+        return sweep::main(&args.model, sizes, args.write.as_ref().map(|file| file.as_deref()), out);
+    }
+    if args.write.is_some() {
+        return Err(Fail::Input("--write: give --rules or --commit-sweep, which write what they measured".into()));
+    }
+    let (prompt, generate) = (args.prompt.unwrap_or(512), args.generate.unwrap_or(128));
+    let BenchArgs { model, context, batch, repeat, .. } = args;
+    measure(&model, Sizes { prompt, generate, context, batch, repeat }, out)
+}
+
+fn measure(model_args: &ModelArgs, args: Sizes, out: &Out) -> Result<(), Fail> {
     if args.prompt == 0 && args.generate == 0 {
         return Err(Fail::Input("nothing to measure: give --prompt or --gen above 0".into()));
     }
     let start = Instant::now();
-    let model = load::model(load::file(args.model.file.path())?, &args.model)?;
-    let context = args.prompt.max(args.context + args.generate + 1);
-    let mut engine = load::engine(model, &args.model, context, args.batch)?;
+    let model = load::model(load::file(model_args.file.path())?, model_args)?;
+    let context = args.prompt.max(args.context.max(1) + args.generate);
+    let mut engine = load::engine(model, model_args, context, args.batch)?;
     let load_s = start.elapsed().as_secs_f64();
     let prefill = if args.prompt > 0 { Some(prefill(&mut engine, &args)?) } else { None };
     let decode = if args.generate > 0 { Some(decode(&mut engine, &args)?) } else { None };
@@ -80,14 +118,14 @@ pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
     let tick_us = decode.as_deref().and_then(Spread::of).map(|s| s.scaled(1e6 / args.generate as f64));
     let each = tick_us.map(|t| t.median / ledger.dispatches.max(1) as f64);
     let bytes_s = tick_us.map(|t| (ledger.bytes_read + ledger.bytes_written) as f64 / (t.median * 1e-6));
-    let (threads, isa) = (load::threads(&args.model), load::isa()?.name());
+    let (threads, isa) = (load::threads(model_args), load::isa()?.name());
     if out.json {
         return out.object(&json!({
             "prefill_tok_s": prefill_speed, "decode_tok_s": decode_speed, "load_s": load_s,
-            "peak_rss_bytes": machine::peak_rss(), "machine": machine::name(), "device": args.model.device(),
-            "model": args.model.file.name(), "threads": threads, "isa": isa, "date": machine::date(),
+            "peak_rss_bytes": machine::peak_rss(), "machine": machine::name(), "device": model_args.device(),
+            "model": model_args.file.name(), "threads": threads, "isa": isa, "date": machine::date(),
             "version": env!("CARGO_PKG_VERSION"), "prompt": args.prompt, "gen": args.generate, "context": args.context,
-            "batch": args.batch, "repeat": args.repeat, "cache": args.model.cache().name(), "tick_us": tick_us,
+            "batch": args.batch, "repeat": args.repeat, "cache": model_args.cache().name(), "tick_us": tick_us,
             "dispatches_per_tick": ledger.dispatches, "grid_syncs_per_tick": ledger.grid_syncs,
             "tick_us_per_dispatch": each, "tick_bytes": ledger.bytes_read + ledger.bytes_written,
             "tick_bytes_per_s": bytes_s, "repacked_bytes": ledger.repacked_bytes,
@@ -116,26 +154,25 @@ pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
     out.line(&format!("{:<24} {}, peak memory {peak}", "load", seconds(load_s)))
 }
 
-/// Ids that any vocabulary has, and no two sequences alike.
-fn ids(n: usize, sequence: usize, vocabulary: usize) -> Vec<u32> {
-    (0..n).map(|i| ((i * 7 + sequence * 31 + 1) % vocabulary.max(1)) as u32).collect()
+/// Ids that any vocabulary has, and no two texts alike.
+pub fn ids(n: usize, text: usize, vocabulary: usize) -> Vec<u32> {
+    (0..n).map(|i| ((i * 7 + text * 31 + 1) % vocabulary.max(1)) as u32).collect()
 }
 
-/// Puts new texts of `n` tokens in; gives their sequences.
-fn begin(engine: &mut Engine, args: &BenchArgs, n: usize) -> Result<Vec<usize>, Fail> {
-    let vocabulary = engine.vocabulary();
+/// Puts new texts in; gives their sequences.
+pub fn begin(engine: &mut Engine, texts: &[Vec<u32>]) -> Result<Vec<usize>, Fail> {
     let mut sequences = vec![];
-    for i in 0..args.batch {
+    for text in texts {
         let seq = engine.scheduler().add(Default::default());
         let seq = seq.ok_or_else(|| Fail::Work("there is no room for a sequence".into()))?;
-        engine.scheduler().set_tokens(seq, &ids(n, i, vocabulary));
+        engine.scheduler().set_tokens(seq, text);
         sequences.push(seq);
     }
     Ok(sequences)
 }
 
-/// Steps until every sequence has `new` more tokens than it began with.
-fn steps(engine: &mut Engine, sequences: &[usize], length: usize) -> Result<(), Fail> {
+/// Steps until so many tokens of every sequence are known.
+pub fn steps(engine: &mut Engine, sequences: &[usize], length: usize) -> Result<(), Fail> {
     while sequences.iter().any(|&s| engine.known(s) < length) {
         if engine.step()?.is_none() {
             return Err(Fail::Work("the context is full before the end of the run".into()));
@@ -144,11 +181,12 @@ fn steps(engine: &mut Engine, sequences: &[usize], length: usize) -> Result<(), 
     Ok(())
 }
 
-/// Seconds of each run of the prompt, up to its first new token.
-fn prefill(engine: &mut Engine, args: &BenchArgs) -> Result<Vec<f64>, Fail> {
-    let mut times = vec![];
+/// Seconds of each run of the prompt, up to its first new token. No run has a text that another had.
+fn prefill(engine: &mut Engine, args: &Sizes) -> Result<Vec<f64>, Fail> {
+    let (mut times, vocabulary) = (vec![], engine.vocabulary());
     for run in 0..=args.repeat {
-        let sequences = begin(engine, args, args.prompt)?;
+        let texts: Vec<_> = (0..args.batch).map(|i| ids(args.prompt, i + args.batch * run, vocabulary)).collect();
+        let sequences = begin(engine, &texts)?;
         let start = Instant::now();
         steps(engine, &sequences, args.prompt + 1)?;
         let time = start.elapsed().as_secs_f64();
@@ -160,24 +198,24 @@ fn prefill(engine: &mut Engine, args: &BenchArgs) -> Result<Vec<f64>, Fail> {
     Ok(times)
 }
 
-/// Seconds of each run of `gen` ticks, the first of which is at position `context`.
-fn decode(engine: &mut Engine, args: &BenchArgs) -> Result<Vec<f64>, Fail> {
-    let mut times = vec![];
-    let length = args.context + 1;
-    let sequences = begin(engine, args, length)?;
-    let vocabulary = engine.vocabulary();
+/// Seconds of each run of `generate` ticks, from the first new token of every sequence on: the first is at position
+/// `context`. What the cache has of a text stays there; a model with recurrent states reads it again, which takes no part
+/// of the time.
+fn decode(engine: &mut Engine, args: &Sizes) -> Result<Vec<f64>, Fail> {
+    let (mut times, vocabulary, length) = (vec![], engine.vocabulary(), args.context.max(1));
+    let texts: Vec<_> = (0..args.batch).map(|i| ids(length, i, vocabulary)).collect();
+    let sequences = begin(engine, &texts)?;
     for run in 0..=args.repeat {
-        // The same beginning as before: what is in the cache of it is kept, and all but its last token is.
-        for (i, &seq) in sequences.iter().enumerate() {
-            engine.scheduler().set_tokens(seq, &ids(length, i, vocabulary));
-        }
-        if run == 0 {
-            steps(engine, &sequences, length + args.generate.min(WARM_UP_TICKS))?;
-            continue;
-        }
+        sequences.iter().zip(&texts).for_each(|(&seq, text)| {
+            engine.scheduler().set_tokens(seq, text);
+        });
+        steps(engine, &sequences, length + 1)?;
         let start = Instant::now();
-        steps(engine, &sequences, length + args.generate)?;
-        times.push(start.elapsed().as_secs_f64());
+        let ticks = if run == 0 { args.generate.min(WARM_UP_TICKS) } else { args.generate };
+        steps(engine, &sequences, length + 1 + ticks)?;
+        if run > 0 {
+            times.push(start.elapsed().as_secs_f64());
+        }
     }
     sequences.iter().for_each(|&s| engine.scheduler().remove(s));
     Ok(times)

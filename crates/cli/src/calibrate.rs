@@ -1,4 +1,5 @@
-//! `onetrip calibrate`: measures this machine's CPU once and stores what the cost model interpolates in.
+//! `onetrip calibrate`: measures a device of this machine once and stores what the cost model interpolates in. How the CPU
+//! is measured stands here, how a GPU is in [`gpu`].
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -7,7 +8,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use memmap2::{Mmap, MmapMut};
 use onetrip_core::batch::{RopeSpec, StepBatch};
 use onetrip_core::cost::chains::{FLUSH, FLUSH_BYTES, MOST_BYTES, Probe, probes};
@@ -26,13 +26,21 @@ use serde_json::json;
 
 use crate::fail::Fail;
 use crate::options::{at_least_one, threads};
-use crate::output::{Out, note, seconds, stderr_is_terminal, table};
+use crate::output::{Out, note, progress, seconds, table};
 use crate::stats::Spread;
 use crate::{load, machine};
+
+mod gpu;
 
 /// Flags of `calibrate`.
 #[derive(Args)]
 pub struct CalibrateArgs {
+    /// Device: `cpu`, `cuda` or `cuda:1`, `gpu` or `gpu:NAME` of an adapter [default: cpu]
+    #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
+    device: Option<String>,
+    /// Of a GPU few points with little memory, in a few seconds: a rough profile
+    #[arg(long)]
+    quick: bool,
     /// Where the profile goes [default: onetrip/profiles/DEVICE-DATE.toml in the user's cache folder]
     #[arg(long, value_name = "FILE")]
     write: Option<String>,
@@ -45,7 +53,7 @@ pub struct CalibrateArgs {
     /// Measured runs of each point, at least 5; one more comes before them to warm up
     #[arg(long, default_value = "5", value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
     repeat: usize,
-    /// Formats to measure, separated by commas [default: all]
+    /// Formats to measure, separated by commas [default: all; of a GPU f16, q8_0 and q4_0]
     #[arg(long, value_delimiter = ',', value_parser = format, value_name = "TYPES")]
     formats: Vec<DType>,
 }
@@ -136,6 +144,13 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
     if args.repeat < 5 {
         return Err(Fail::Input(format!("--repeat {}: a median of fewer than 5 runs is none", args.repeat)));
     }
+    let name = args.device.as_deref().unwrap_or("cpu");
+    if name != "cpu" {
+        return gpu::main(&args, name, out);
+    }
+    if args.quick {
+        return Err(Fail::Input("--quick is for GPUs: give --device, or leave it out".into()));
+    }
     let start = Instant::now();
     let work = |what: &str, e: &dyn std::fmt::Display| Fail::Work(format!("{what}: {e}"));
     let arena = Arena::new().map_err(|e| work("cannot get 300 MB of memory to measure with", &e))?;
@@ -152,7 +167,7 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
         let device = CpuDevice::with_isa(Some(threads), load::isa()?);
         let mut device = device.map_err(|e| work("cannot start the threads", &e))?;
         for (n, probe) in all.iter_mut().enumerate() {
-            progress(&mut bar, turn * total + n, counts.len() * total);
+            progress(&mut bar, "measuring", turn * total + n, counts.len() * total);
             // What one worker does by itself takes as long whatever the others do.
             let is_alone = probe.is_alone();
             if is_alone && threads > 1 {
@@ -193,16 +208,10 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
         date,
         kind: Kind::Cpu,
         caps: Caps { cores: machine::cores(), isa, caches: machine::caches() },
+        commit: BTreeMap::new(),
         curves: curves.finish(),
     };
-    profile.check(&profile.name).map_err(|e| Fail::Work(e.to_string()))?;
-    let path = profiles::store(&profile, args.write.as_deref()).map_err(|e| Fail::Input(e.to_string()))?;
-    let place = path.display().to_string();
-    if out.json {
-        return out
-            .object(&json!({ "profile": place, "name": profile.name, "device": profile.device, "date": profile.date,
-            "caps": profile.caps, "seconds": took, "curves": profile.curves }));
-    }
+    let Some(place) = store(&profile, args.write.as_deref(), took, out)? else { return Ok(()) };
     out.line(&format!("{}, {} kernels, {}", profile.device, profile.caps.isa, profile.date))?;
     let value = |name: &str, n: usize, x: f64| profile.value(name, n, |c| c.rate(x)).unwrap_or(0.0);
     let rows: Vec<Vec<String>> = counts
@@ -220,18 +229,20 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
     Ok(())
 }
 
-fn progress(bar: &mut Option<ProgressBar>, done: usize, total: usize) {
-    if !stderr_is_terminal() {
-        return;
+/// Stores a profile and gives the place; none where JSON has said it all.
+fn store(profile: &Profile, file: Option<&str>, took: f64, out: &Out) -> Result<Option<String>, Fail> {
+    profile.check(&profile.name).map_err(|e| Fail::Work(e.to_string()))?;
+    let path = profiles::store(profile, file).map_err(|e| Fail::Input(e.to_string()))?;
+    let place = path.display().to_string();
+    if !out.json {
+        return Ok(Some(place));
     }
-    let bar = bar.get_or_insert_with(|| {
-        let bar = ProgressBar::new(total as u64);
-        if let Ok(style) = ProgressStyle::with_template("measuring {wide_bar} {pos}/{len} {eta}") {
-            bar.set_style(style);
-        }
-        bar
-    });
-    bar.set_position(done as u64);
+    let Profile { name, device, date, caps, curves, .. } = profile;
+    out.object(
+        &json!({ "profile": place, "name": name, "device": device, "date": date, "caps": caps, "seconds": took,
+        "curves": curves }),
+    )?;
+    Ok(None)
 }
 
 /// Lower-case words of a device's name, joined by `-`.

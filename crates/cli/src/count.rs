@@ -56,8 +56,9 @@ pub fn main(mut args: CountArgs, out: &Out) -> Result<(), Fail> {
         (fail, _) => fail,
     })?;
     let step = model.step(&args.plan)?;
-    step.note();
-    let ledger = model.plan(step, &args.model.fuse(), args.assume)?.ledger(step.bind());
+    let plan = model.plan(step, &args.model.fuse(), args.assume)?;
+    step.note(plan.setting.target);
+    let ledger = plan.ledger(step.bind());
     if let Some(file) = &args.write_gate {
         let mut text = serde_json::to_string_pretty(&content(&args, step, &ledger)?).unwrap_or_default();
         text.push('\n');

@@ -2,6 +2,7 @@
 
 use onetrip_core::plan::human;
 use onetrip_cuda::driver::{self, Properties};
+use onetrip_cuda::lt;
 use onetrip_cuda::nvrtc::Compiler;
 use onetrip_engine::switch;
 use onetrip_gpu::{Adapter, OpenError};
@@ -18,7 +19,11 @@ fn cuda() -> Result<(Vec<Properties>, String), String> {
     let sm = gpus.first().map_or(0, |gpu| gpu.sm);
     let compiler = Compiler::new(sm, None, &folders).map_err(|e| e.to_string())?;
     let (major, minor) = compiler.version;
-    Ok((gpus, format!("NVRTC {major}.{minor} compiles for {}", compiler.arch)))
+    let products = match lt::version(&folders) {
+        Ok((major, minor)) => format!("cuBLASLt {major}.{minor}"),
+        Err(missing) => missing.to_string(),
+    };
+    Ok((gpus, format!("NVRTC {major}.{minor} compiles for {}; {products}", compiler.arch)))
 }
 
 fn cuda_json(p: &Properties, compiler: &str) -> Value {

@@ -49,10 +49,10 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let (name, device) = (args.model.file.name(), args.model.device());
     let mut model = Planned::open(&args.model)?;
     let step = model.step(&args.plan)?;
-    step.note();
     let hardware = Hardware::of(&args.hardware, &args.model)?;
     let pricer = hardware.pricer(&args.model);
     let plan = model.plan(step, &args.model.fuse(), args.assume)?;
+    step.note(plan.setting.target);
     let has_gaps = plan.gaps().next().is_some();
     // Where kernels are missing there is a prediction only if they are assumed.
     let pricer = pricer.as_ref().filter(|_| args.assume || !has_gaps);

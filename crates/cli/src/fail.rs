@@ -96,7 +96,7 @@ impl From<ModelError> for Fail {
 impl From<DeviceError> for Fail {
     fn from(error: DeviceError) -> Fail {
         match error {
-            DeviceError::Memory { .. } => Fail::Input(error.to_string()),
+            DeviceError::Memory { .. } | DeviceError::Choice(_) => Fail::Input(error.to_string()),
             _ => Fail::Work(error.to_string()),
         }
     }

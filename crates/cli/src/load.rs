@@ -14,16 +14,16 @@ use onetrip_engine::files::{Kind, ModelFile};
 use onetrip_engine::listing::{self, Head, Listing};
 use onetrip_engine::model::{Model, ModelError, ModelOptions};
 use onetrip_engine::shape;
-use onetrip_engine::step::Engine;
+use onetrip_engine::step::{Engine, check_ticks};
 use onetrip_engine::switch;
 use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
-use onetrip_gpu::Commit;
 
+use crate::device::{self, Asked};
 use crate::fail::Fail;
+use crate::machine;
 use crate::options::{ModelArgs, PlanArgs, compute_name};
 use crate::output::{note, stderr_is_terminal};
 use crate::plans::Step;
-use crate::{device, machine};
 
 /// On a cache line, so that weights can be used where they lie in the program.
 #[repr(align(64))]
@@ -185,7 +185,10 @@ pub fn threads(args: &ModelArgs) -> usize {
 /// Loads a model's weights and makes caches for `sequences` texts of at most `context` tokens.
 pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
     let threads = threads(args);
-    let device = device::open(args.device(), threads, isa()?, args.commit.unwrap_or(Commit::Tick))?;
+    let asked = Asked { commit: args.commit, encode_thread: args.encode_thread };
+    let device = device::open(args.device(), threads, isa()?, asked)?;
+    let ticks = args.ticks_per_launch.unwrap_or(1);
+    check_ticks(&*device, ticks)?;
     let start = Instant::now();
     let bar: Mutex<Option<ProgressBar>> = Mutex::new(None);
     let is_shown = stderr_is_terminal();
@@ -207,7 +210,8 @@ pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) 
     if let Ok(Some(bar)) = bar.into_inner() {
         bar.finish_and_clear();
     }
-    let engine = engine?;
+    let mut engine = engine?;
+    engine.set_ticks(ticks)?;
     let trained = engine.model().config.context;
     if context > trained {
         note(&format!("note: a context of {context} is above the {trained} positions that the model was trained for"));

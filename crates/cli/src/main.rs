@@ -27,6 +27,7 @@ mod prompt;
 mod run;
 mod selftest;
 mod stats;
+mod sweep;
 mod tokenize;
 
 use std::process::ExitCode;

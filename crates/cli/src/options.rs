@@ -8,10 +8,10 @@ use std::str::FromStr;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use onetrip_core::batch::SampleParams;
+use onetrip_core::device::Commit;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::Compute;
-use onetrip_gpu::Commit;
 
 /// Which model.
 #[derive(Args, Clone, Debug)]
@@ -43,9 +43,17 @@ pub struct ModelArgs {
     /// Device: `cpu`, `cuda` or `cuda:1` (NVIDIA), `gpu` (Vulkan, Metal, DX12) or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = device, value_name = "NAME")]
     pub device: Option<String>,
-    /// How dispatches are handed to a GPU, never waiting: `each`, `every:K`, or `tick`, one submission for all [default: tick]
+    /// How dispatches are handed to a GPU, never waiting: `each`, `every:K`, `tick` (one submission, made afresh) or `replay`
+    /// (a kept one: CUDA) [default: the fastest that `bench --commit-sweep` wrote, else replay on CUDA, tick on others]
     #[arg(long, value_parser = commit, value_name = "POLICY")]
     pub commit: Option<Commit>,
+    /// Encode and submit on a second thread (--device gpu)
+    #[arg(long)]
+    pub encode_thread: bool,
+    /// Decode ticks in one submission (CUDA): tokens are read behind, and a text that ends in the middle has had up to N - 1
+    /// ticks run for nothing [default: 1]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
+    pub ticks_per_launch: Option<usize>,
     /// Threads of the CPU device [default: all processors]
     #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
@@ -320,14 +328,8 @@ pub fn device(text: &str) -> Result<String, String> {
 }
 
 /// `--commit`.
-fn commit(text: &str) -> Result<Commit, String> {
-    let every = text.strip_prefix("every:").and_then(|k| k.parse().ok()).filter(|&k| k > 0);
-    match (text, every) {
-        ("each", _) => Ok(Commit::Each),
-        ("tick", _) => Ok(Commit::Tick),
-        (_, Some(k)) => Ok(Commit::Every(k)),
-        _ => Err("give each, every:K (such as every:8) or tick".into()),
-    }
+pub fn commit(text: &str) -> Result<Commit, String> {
+    text.parse()
 }
 
 /// `--weights`.

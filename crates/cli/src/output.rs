@@ -2,6 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 
+use indicatif::{ProgressBar, ProgressStyle};
 use onetrip_core::plan::{Ledger, human};
 use serde_json::Value;
 
@@ -45,6 +46,21 @@ pub fn note(text: &str) {
 /// True when a person reads stderr.
 pub fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
+}
+
+/// Shows on a terminal how far a long work is; `bar` is made when it is first wanted.
+pub fn progress(bar: &mut Option<ProgressBar>, what: &str, done: usize, total: usize) {
+    if !stderr_is_terminal() {
+        return;
+    }
+    let bar = bar.get_or_insert_with(|| {
+        let bar = ProgressBar::new(total as u64);
+        if let Ok(style) = ProgressStyle::with_template(&format!("{what} {{wide_bar}} {{pos}}/{{len}} {{eta}}")) {
+            bar.set_style(style);
+        }
+        bar
+    });
+    bar.set_position(done as u64);
 }
 
 /// A table with a head; columns whose head starts with `>` are aligned to the right.

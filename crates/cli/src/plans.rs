@@ -1,10 +1,10 @@
 //! The plan that `explain`, `count` and `profile` look at.
 
 use onetrip_core::expr::Bind;
+use onetrip_core::ops::Target;
 use onetrip_engine::listing::Head;
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
-use onetrip_engine::step::STEP_ROWS;
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
@@ -92,10 +92,10 @@ impl Step {
     }
 
     /// Says on stderr where no other command would run this as one step. For after what can fail.
-    pub fn note(self) {
-        let rows = self.prompt.saturating_mul(self.batch);
-        if rows > STEP_ROWS {
-            note(&format!("note: this is one step of {rows} rows; `run` and `bench` take at most {STEP_ROWS} a step"));
+    pub fn note(self, target: Target) {
+        let (rows, most) = (self.prompt.saturating_mul(self.batch), target.step_rows());
+        if rows > most {
+            note(&format!("note: this is one step of {rows} rows; `run` and `bench` take at most {most} a step"));
         }
     }
 

@@ -6,9 +6,8 @@ use onetrip_engine::profiles::{self, FindError};
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
-use crate::load;
-use crate::machine;
 use crate::options::ModelArgs;
+use crate::{device, load, machine};
 
 /// Which device's measurements predict.
 #[derive(Args, Clone, Debug)]
@@ -31,12 +30,15 @@ impl Hardware {
     pub fn of(args: &HardwareArgs, model: &ModelArgs) -> Result<Hardware, Fail> {
         let wanted = if model.device() == "cpu" { Kind::Cpu } else { Kind::Gpu };
         let Some(name) = &args.hardware else {
-            if wanted == Kind::Gpu {
-                let what =
-                    format!("no prediction: give --hardware NAME (such as h200) for the device {}", model.device());
-                return Ok(Hardware::Unknown(what));
-            }
-            return match profiles::of_machine(&machine::name(), load::isa()?.name()) {
+            let own = match wanted {
+                Kind::Cpu => Some((machine::name(), load::isa()?.name().to_string())),
+                Kind::Gpu => device::identity(model.device())?.map(|(name, caps)| (name, caps.isa)),
+            };
+            let Some((device, isa)) = own else {
+                let what = format!("there is no {} here: give --hardware NAME (such as h200)", model.device());
+                return Ok(Hardware::Unknown(format!("no prediction: {what}")));
+            };
+            return match profiles::of_machine(wanted, &device, &isa) {
                 Ok(profile) => Ok(Hardware::Known(Box::new(profile))),
                 Err(FindError::Profile(error)) => Err(Fail::Input(error.to_string())),
                 Err(none) => Ok(Hardware::Unknown(format!("no prediction: {none}"))),

@@ -2,7 +2,11 @@
 //!
 //! JSON: each of `rows` has `predicted_us` and `predicted_off` (0.1 is 10 % too high); `predicted` is
 //! `{tick_us, rows_us, submit_us, host_us, off, findings}` or null, `off` against `as_run_us`, `findings` the numbers of
-//! the rows that are more than 25 % off; `hardware` names the profile.
+//! the rows that are more than 25 % off; `hardware` names the profile. Where the driver offers no time stamps, times of rows,
+//! `gaps_us` and `unexplained_us` are null.
+//!
+//! `host_us` is measured apart from the stamps: writing the parameters, encoding until the first submission, and handing
+//! over and waiting, which a run of the same plan without its rows costs as well.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -45,7 +49,8 @@ struct Measured {
     /// Times of each dispatch, by run.
     rows: Vec<Vec<f64>>,
     gaps: Vec<f64>,
-    host: Vec<f64>,
+    /// Parameters; encoding in front of the first submission; handing over nothing and waiting for it.
+    host: [Vec<f64>; 3],
     as_run: Vec<f64>,
     as_timed: Vec<f64>,
     unexplained: Vec<f64>,
@@ -60,9 +65,9 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     let hardware = Hardware::of(&args.hardware, &args.model)?;
     let model = load::model(load::file(args.model.file.path())?, &args.model)?;
     let mut engine = load::engine(model, &args.model, step.context, step.batch)?;
-    step.note();
     let measured = measure(&mut engine, step, args.repeat)?;
     let plan = engine.recorded(step.key())?.plan.clone();
+    step.note(plan.setting.target);
     let bind = step.bind();
     let mut rows: Vec<Row> = plan.dispatches.iter().zip(&measured.rows).map(|(d, t)| Row::new(d, t, bind)).collect();
     let tick = hardware.pricer(&args.model).map(|p| p.tick(&plan, bind));
@@ -71,12 +76,12 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     }
     let findings: Vec<usize> =
         (0..rows.len()).filter(|&n| rows[n].off().is_some_and(|off| off.abs() > FINDING)).collect();
-    let spread = |values: &[f64]| {
-        Spread::of(values).map(|s| s.scaled(1e6)).unwrap_or(Spread { median: 0.0, min: 0.0, max: 0.0 })
-    };
-    let [as_run, as_timed, gaps, host, unexplained] =
-        [&measured.as_run, &measured.as_timed, &measured.gaps, &measured.host, &measured.unexplained]
-            .map(|v| spread(v));
+    let spread = |values: &[f64]| Spread::of(values).map(|s| s.scaled(1e6));
+    let [gaps, unexplained] = [&measured.gaps, &measured.unexplained].map(|v| spread(v));
+    let [as_run, as_timed] = [&measured.as_run, &measured.as_timed].map(|v| spread(v).unwrap_or(NO_TIME));
+    let host = [0, 1, 2].map(|n| spread(&measured.host[n]).unwrap_or(NO_TIME));
+    let host_us: f64 = host.iter().map(|s| s.median).sum();
+    let median = |s: Option<Spread>| s.map(|s| s.median);
     let ops = by_op(&rows);
     let predicted = tick.as_ref().map(|t| {
         let (total, rows) = (t.total(), t.rows.iter().sum::<f64>());
@@ -89,9 +94,10 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
             "isa": load::isa()?.name(), "threads": load::threads(&args.model), "step": step.json(), "repeat": args.repeat,
             "rows": rows.iter().enumerate().map(|(n, r)| r.json(n, as_timed.median)).collect::<Vec<_>>(),
             "by_op": ops.iter().map(|(op, (n, us))| json!({ "op": op, "dispatches": n, "us": us })).collect::<Vec<_>>(),
-            "as_run_us": as_run.median, "as_timed_us": as_timed.median, "gaps_us": gaps.median, "host_us": host.median,
-            "unexplained_us": unexplained.median,
-            "spread_us": { "as_run": as_run, "as_timed": as_timed, "gaps": gaps, "host": host, "unexplained": unexplained },
+            "as_run_us": as_run.median, "as_timed_us": as_timed.median, "gaps_us": median(gaps), "host_us": host_us,
+            "unexplained_us": median(unexplained),
+            "spread_us": { "as_run": as_run, "as_timed": as_timed, "gaps": gaps, "unexplained": unexplained,
+                "host": { "parameters": host[0], "encode": host[1], "hand_over_and_wait": host[2] } },
             "hardware": hardware.json(), "predicted": predicted,
             "us_per_dispatch": as_run.median / rows.len().max(1) as f64,
         }));
@@ -110,21 +116,32 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
         &[">#", "name", "kernel", ">µs", ">min–max", ">predicted", ">off", ">share", ">bytes/s", ">op/s"],
         &cells,
     ))?;
-    let total: f64 = rows.iter().map(|r| r.time.median).sum();
-    let cells =
-        ops.iter().map(|(op, (n, us))| vec![op.to_string(), n.to_string(), format!("{us:.1}"), share(*us, total)]);
-    out.text(&format!("\n{}", table(&["op", ">dispatches", ">µs", ">share"], &cells.collect::<Vec<_>>())))?;
-    let line =
-        |name: &str, s: Spread| vec![name.into(), format!("{:.1}", s.median), format!("{:.1}–{:.1}", s.min, s.max)];
+    let total: f64 = rows.iter().filter_map(|r| r.time).map(|t| t.median).sum();
+    let is_offered = !measured.unexplained.is_empty();
+    if is_offered {
+        let cells =
+            ops.iter().map(|(op, (n, us))| vec![op.to_string(), n.to_string(), format!("{us:.1}"), share(*us, total)]);
+        out.text(&format!("\n{}", table(&["op", ">dispatches", ">µs", ">share"], &cells.collect::<Vec<_>>())))?;
+    }
+    let line = |name: &str, s: Option<Spread>| match s {
+        Some(s) => vec![name.into(), format!("{:.1}", s.median), format!("{:.1}–{:.1}", s.min, s.max)],
+        None => vec![name.into(), NOT_OFFERED.into(), String::new()],
+    };
+    let sum = if is_offered { format!("{total:.1}") } else { NOT_OFFERED.into() };
     let totals = [
-        line("as run", as_run),
-        line("as timed", as_timed),
-        vec!["  dispatches".into(), format!("{total:.1}"), "sum of medians".into()],
+        line("as run", Some(as_run)),
+        line("as timed", Some(as_timed)),
+        vec!["  dispatches".into(), sum, "sum of medians".into()],
         line("  between stamps", gaps),
-        line("  host", host),
+        line("  host: parameters", Some(host[0])),
+        line("  host: encoding ahead", Some(host[1])),
+        line("  host: hand over, wait", Some(host[2])),
         line("  unexplained", unexplained),
     ];
     out.text(&format!("\n{}", table(&["tick", ">µs", ">min–max"], &totals)))?;
+    if !is_offered {
+        out.line("\nthe driver offers no time stamps: single dispatches cannot be timed")?;
+    }
     out.line(&format!("\n{} dispatches, {:.2} µs each as run", rows.len(), as_run.median / rows.len().max(1) as f64))?;
     let Some(tick) = &tick else { return out.line(&hardware.line()) };
     let off = off_cell(off(tick.total(), as_run.median));
@@ -132,37 +149,55 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     out.line(&format!("{} rows are more than {:.0} % off (marked !)", findings.len(), 100.0 * FINDING))
 }
 
+/// Where a driver has no clock.
+const NOT_OFFERED: &str = "not offered";
+const NO_TIME: Spread = Spread { median: 0.0, min: 0.0, max: 0.0 };
+
 fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, Fail> {
     let mut batch = engine.shaped_batch(step.bind())?;
     let recorded = engine.record_with(step.key(), &mut Stamps)?;
+    let empty = engine.record_empty(step.key())?;
+    // A device that runs to the end by itself has nothing handed over.
+    let hands_over = engine.device().in_flight() > 1;
     let mut m = Measured {
         rows: vec![vec![]; recorded.plan.dispatches.len()],
         gaps: vec![],
-        host: vec![],
+        host: Default::default(),
         as_run: vec![],
         as_timed: vec![],
         unexplained: vec![],
     };
     for run in 0..WARM_UP + repeat {
-        // In turns, so that a slow moment of the machine hits both alike.
+        // In turns, so that a slow moment of the machine hits all alike.
         let as_run = engine.time_step(&mut batch)?;
+        let before = engine.device().host_time().ahead;
+        let empty = if hands_over { engine.submit(&empty, &mut batch)?.1 } else { 0.0 };
+        let between = engine.device().host_time().ahead;
         let (_, as_timed) = engine.submit(&recorded, &mut batch)?;
+        let (idle, ahead) = (between - before, engine.device().host_time().ahead - between);
         let stamps = engine.device().stamps();
         let (times, gaps) = dispatch_times(stamps);
         // Until the first dispatch: operands are looked up, workers wake.
         let first = stamps.first().copied().unwrap_or(0.0);
-        // The host's part, on its own: writing the parameters.
+        // The host's part, on its own: writing the parameters, which every run has in it.
         let start = Instant::now();
         batch.fill_rope(&recorded.plan.ropes);
-        let host = start.elapsed().as_secs_f64();
+        let parameters = start.elapsed().as_secs_f64();
         if run < WARM_UP {
             continue;
         }
-        m.rows.iter_mut().zip(&times).for_each(|(row, t)| row.push(*t));
-        let gaps = gaps + first;
-        m.unexplained.push(as_timed - times.iter().sum::<f64>() - gaps - host);
-        m.gaps.push(gaps);
-        m.host.push(host);
+        // What the run without rows took contains its own parameters and encoding.
+        let host = [
+            parameters,
+            ahead.saturating_sub(idle).as_secs_f64(),
+            if hands_over { (empty - parameters).max(0.0) } else { 0.0 },
+        ];
+        if !stamps.is_empty() {
+            m.rows.iter_mut().zip(&times).for_each(|(row, t)| row.push(*t));
+            m.unexplained.push(as_timed - times.iter().sum::<f64>() - gaps - first - host.iter().sum::<f64>());
+            m.gaps.push(gaps + first);
+        }
+        m.host.iter_mut().zip(host).for_each(|(all, one)| all.push(one));
         m.as_run.push(as_run);
         m.as_timed.push(as_timed);
     }
@@ -172,7 +207,8 @@ fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, F
 /// A row of the plan with its time in µs.
 struct Row<'a> {
     dispatch: &'a Dispatch,
-    time: Spread,
+    /// None where the driver offers no stamps.
+    time: Option<Spread>,
     bytes: u64,
     flops: u64,
     /// In µs.
@@ -181,26 +217,27 @@ struct Row<'a> {
 
 impl<'a> Row<'a> {
     fn new(dispatch: &'a Dispatch, times: &[f64], bind: onetrip_core::expr::Bind) -> Row<'a> {
-        let time = Spread::of(times).unwrap_or(Spread { median: 0.0, min: 0.0, max: 0.0 }).scaled(1e6);
+        let time = Spread::of(times).map(|s| s.scaled(1e6));
         let bytes = dispatch.cost.read.eval(bind).saturating_add(dispatch.cost.written.eval(bind));
         Row { dispatch, time, bytes, flops: dispatch.cost.flops.eval(bind), predicted: None }
     }
 
     /// How far the prediction is off.
     fn off(&self) -> Option<f64> {
-        off(self.predicted?, self.time.median)
+        off(self.predicted?, self.time?.median)
     }
 
     /// Per second, where the clock saw any time pass.
     fn rate(&self, amount: u64) -> Option<f64> {
-        (self.time.median > 0.0).then(|| amount as f64 / (self.time.median * 1e-6))
+        self.time.filter(|t| t.median > 0.0).map(|t| amount as f64 / (t.median * 1e-6))
     }
 
     fn json(&self, n: usize, tick: f64) -> Value {
-        let d = self.dispatch;
+        let (d, t) = (self.dispatch, self.time);
         json!({
-            "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel, "us": self.time.median,
-            "us_min": self.time.min, "us_max": self.time.max, "share": if tick > 0.0 { self.time.median / tick } else { 0.0 },
+            "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel, "us": t.map(|t| t.median),
+            "us_min": t.map(|t| t.min), "us_max": t.map(|t| t.max),
+            "share": t.map(|t| if tick > 0.0 { t.median / tick } else { 0.0 }),
             "bytes": self.bytes, "flops": self.flops, "bytes_per_s": self.rate(self.bytes), "flop_per_s": self.rate(self.flops),
             "predicted_us": self.predicted, "predicted_off": self.off(),
         })
@@ -209,8 +246,9 @@ impl<'a> Row<'a> {
     fn cells(&self, n: usize, tick: f64) -> Vec<String> {
         let (d, t) = (self.dispatch, self.time);
         let rate = |amount| self.rate(amount).map_or("–".into(), |r| human(r as u64));
-        let range = format!("{:.1}–{:.1}", t.min, t.max);
-        let (us, part) = (format!("{:.1}", t.median), share(t.median, tick));
+        let range = t.map_or(String::new(), |t| format!("{:.1}–{:.1}", t.min, t.max));
+        let us = t.map_or(NOT_OFFERED.into(), |t| format!("{:.1}", t.median));
+        let part = t.map_or("–".into(), |t| share(t.median, tick));
         let predicted = self.predicted.map_or("–".into(), |us| format!("{us:.1}"));
         let off = off_cell(self.off());
         let (bytes, flops) = (rate(self.bytes), rate(self.flops));
@@ -227,9 +265,31 @@ fn by_op<'a>(rows: &[Row<'a>]) -> Vec<(&'a str, (usize, f64))> {
     let mut ops: BTreeMap<&str, (usize, f64)> = BTreeMap::new();
     for row in rows {
         let op = ops.entry(row.dispatch.op).or_default();
-        *op = (op.0 + 1, op.1 + row.time.median);
+        *op = (op.0 + 1, op.1 + row.time.map_or(0.0, |t| t.median));
     }
     let mut ops: Vec<_> = ops.into_iter().collect();
     ops.sort_by(|a, b| b.1.1.total_cmp(&a.1.1));
     ops
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onetrip_core::expr::Bind;
+
+    #[test]
+    fn a_driver_without_time_stamps_prints_that_and_no_zeros() {
+        let cli = <crate::Cli as clap::Parser>::parse_from(["onetrip", "profile"]);
+        let crate::Command::Profile(args) = cli.command else { panic!("another command") };
+        let file = load::file(args.model.file.path()).expect("the model in the program");
+        let step = Step::new(&args.plan).expect("a step");
+        let plan = load::model(file, &args.model).expect("a model").plan(step.key()).expect("a plan");
+        let bind = Bind { t: 1, s: 1, l: 8 };
+        let row = Row::new(&plan.dispatches[0], &[], bind);
+        let cells = row.cells(0, 100.0);
+        assert_eq!((cells[3].as_str(), cells[4].as_str(), cells[7].as_str()), (NOT_OFFERED, "", "–"));
+        assert!(row.json(0, 100.0)["us"].is_null() && row.rate(5).is_none());
+        let timed = Row::new(&plan.dispatches[0], &[2e-6, 3e-6, 4e-6], bind);
+        assert_eq!(timed.cells(0, 100.0)[3], "3.0");
+    }
 }

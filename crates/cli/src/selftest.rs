@@ -1,14 +1,28 @@
-//! `onetrip selftest`: every op's cases on this machine's device, against what the op means.
+//! `onetrip selftest`: every op's cases on this machine's device, against what the op means. With `--replays`, steps of a
+//! model again and again instead: no bit may differ.
+//!
+//! JSON of `--replays`: `device, model, delays, seconds, steps`, each of which has `step, times, numbers, different, first`
+//! (the first run that differs, and the number in it) `, states` (numbers of the states that differ at the end).
+
+use std::path::Path;
+use std::time::Instant;
 
 use clap::Args;
-use onetrip_core::ops::Op;
+use onetrip_core::expr::Bind;
+use onetrip_core::formats::DType;
+use onetrip_core::fuse::Fuse;
+use onetrip_core::ops::{Case, Compute, Op};
 use onetrip_core::selftest::{CaseResult, Verdict, run_case};
-use onetrip_gpu::Commit;
+use onetrip_core::simd::Isa;
+use onetrip_engine::model::{Model, ModelOptions};
+use onetrip_engine::step::Engine;
+use onetrip_engine::step::replay::Replays;
+use onetrip_engine::switch;
 use serde_json::json;
 
 use crate::fail::Fail;
-use crate::options::{threads, whole};
-use crate::output::{Out, table};
+use crate::options::{at_least_one, path, threads, whole};
+use crate::output::{Out, progress, seconds, table};
 use crate::{device, load, machine};
 
 /// Flags of `selftest`.
@@ -20,9 +34,19 @@ pub struct SelftestArgs {
     /// Only this op
     #[arg(long, value_name = "NAME", value_parser = op)]
     op: Option<String>,
-    /// Device: `cpu`, `gpu`, or `gpu:NAME` of an adapter [default: cpu]
+    /// Run steps of a model N times instead, from the same states, and compare every bit of the logits; CUDA kernels wait random
+    /// short whiles with ONETRIP_CUDA_DELAYS=SEED
+    #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, conflicts_with = "op")]
+    replays: Option<usize>,
+    /// The model of --replays [default: tiny]
+    #[arg(long, short, value_name = "MODEL", value_parser = path(), requires = "replays")]
+    model: Option<std::path::PathBuf>,
+    /// Device: `cpu`, `cuda` or `cuda:1`, `gpu`, or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
     device: Option<String>,
+    /// Precision of activations: `int8`, `f16`, `bf16` or `f32` [default: each case's own, int8 for nearly all]
+    #[arg(long, value_parser = crate::options::compute, value_name = "TYPE")]
+    compute: Option<Compute>,
     /// CPU kernels of this instruction set [default: the best there is]
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
@@ -46,7 +70,11 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
     };
     let threads = args.threads.unwrap_or_else(machine::cores);
     let name = args.device.as_deref().unwrap_or("cpu");
-    let mut device = device::open(name, threads, isa, Commit::Tick)?;
+    if let Some(times) = args.replays {
+        let model = args.model.as_deref().unwrap_or(std::path::Path::new("tiny"));
+        return replays(times, model, (name, threads, isa), out);
+    }
+    let mut device = device::open(name, threads, isa, Default::default())?;
     let what = match device::split(name).0 {
         "cpu" => format!("cpu ({}, {threads} threads)", isa.name()),
         _ => name.to_string(),
@@ -54,7 +82,8 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
     let mut results: Vec<CaseResult> = vec![];
     for (name, cases) in Op::all_cases() {
         if args.op.as_ref().is_none_or(|wanted| wanted == name) {
-            results.extend(cases.iter().map(|case| run_case(&mut *device, name, case, args.seed)));
+            let cases = cases.into_iter().map(|case| Case { compute: args.compute.unwrap_or(case.compute), ..case });
+            results.extend(cases.map(|case| run_case(&mut *device, name, &case, args.seed)));
         }
     }
     let count = |is: fn(&Verdict) -> bool| results.iter().filter(|r| is(&r.verdict)).count();
@@ -101,4 +130,71 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
         )));
     }
     Ok(())
+}
+
+/// Steps that are replayed, and by how much less often than was asked for: the first fills the caches of the others.
+const STEPS: [(&str, Bind, usize); 4] = [
+    ("a prompt of 4 × 17 tokens", Bind { t: 68, s: 4, l: 17 }, 20),
+    ("one token at 18 positions", Bind { t: 1, s: 1, l: 18 }, 1),
+    ("one token of 4 sequences", Bind { t: 4, s: 4, l: 18 }, 5),
+    ("a prompt of 100 tokens", Bind { t: 100, s: 1, l: 120 }, 20),
+];
+
+fn replays(times: usize, path: &Path, (name, threads, isa): (&str, usize, Isa), out: &Out) -> Result<(), Fail> {
+    let start = Instant::now();
+    let options = ModelOptions {
+        cache: DType::F16,
+        weights: None,
+        compute: Compute::Int8,
+        fuse: Fuse::All,
+        target: device::target(name)?,
+        device: device::split(name).0.to_string(),
+    };
+    let model = Model::new(load::file(path)?, options)?;
+    let device = device::open(name, threads, isa, Default::default())?;
+    let mut engine = Engine::load(model, device, 128, 4, threads, &|_, _| {})?;
+    let mut bar = None;
+    let all: usize = STEPS.iter().map(|(.., less)| times.div_ceil(*less)).sum();
+    let (mut done, mut rows) = (0, vec![]);
+    for (step, bind, less) in STEPS {
+        let found = engine.replay(bind, times.div_ceil(less), &mut |_| {
+            done += 1;
+            progress(&mut bar, "replaying", done, all);
+        })?;
+        rows.push((step, found));
+    }
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    let is_wrong = |r: &Replays| r.different > 0 || !r.states.is_empty();
+    let wrong: Vec<&str> = rows.iter().filter(|(_, r)| is_wrong(r)).map(|(step, _)| *step).collect();
+    let (took, delays) = (start.elapsed().as_secs_f64(), switch::get("ONETRIP_CUDA_DELAYS"));
+    if out.json {
+        let row = |(step, r): &(&str, Replays)| {
+            json!({ "step": step, "times": r.times, "numbers": r.numbers, "different": r.different, "first": r.first,
+                "states": r.states })
+        };
+        let steps: Vec<_> = rows.iter().map(row).collect();
+        let model = path.to_string_lossy();
+        out.object(&json!({ "device": name, "model": model, "delays": delays, "seconds": took, "steps": steps }))?;
+    } else {
+        let cells: Vec<_> = rows
+            .iter()
+            .map(|(step, r)| {
+                let verdict = match (r.first, is_wrong(r)) {
+                    (_, false) => "equal in every bit".into(),
+                    (Some((run, at)), _) => format!("DIFFERS {} times, first in run {run} at number {at}", r.different),
+                    (None, true) => format!("DIFFERS in states {:?}", r.states),
+                };
+                vec![step.to_string(), r.times.to_string(), r.numbers.to_string(), verdict]
+            })
+            .collect();
+        out.text(&table(&["step", ">replays", ">logits", "verdict"], &cells))?;
+        let delays = delays.map_or(String::new(), |seed| format!(", delays of seed {seed}"));
+        out.line(&format!("\n{name}{delays}: {}", seconds(took)))?;
+    }
+    match wrong.is_empty() {
+        true => Ok(()),
+        false => Err(Fail::Work(format!("results depend on time in {}: please report this", wrong.join(", ")))),
+    }
 }

@@ -146,13 +146,23 @@ impl StepBatch {
         for spec in specs {
             let n = spec.inv_freq.len();
             let mut table = vec![0f32; self.positions.len() * 2 * n];
+            // f64 for angles: positions of 100k in f32 would lose four digits. A position's angle is the sum of that of a
+            // multiple of 64 and of one of 64 more: a long prompt needs few sines, and a position's are the same in any batch.
+            let turns = |p: u32| spec.inv_freq.iter().map(|&f| (p as f64 * f as f64).sin_cos()).collect::<Vec<_>>();
+            let mut small: Vec<Vec<(f64, f64)>> = vec![vec![]; 64];
+            let mut large = (0, turns(0));
             for (row, &p) in table.chunks_exact_mut(2 * n.max(1)).zip(&self.positions) {
+                let (rest, base) = ((p % 64) as usize, p - p % 64);
+                if large.0 != base {
+                    large = (base, turns(base));
+                }
+                if small[rest].is_empty() {
+                    small[rest] = turns(rest as u32);
+                }
                 let (cos, sin) = row.split_at_mut(n);
-                for i in 0..n {
-                    // f64 for the angle: positions of 100k in f32 would lose four digits.
-                    let (s, c) = (p as f64 * spec.inv_freq[i] as f64).sin_cos();
-                    cos[i] = c as f32 * spec.factor;
-                    sin[i] = s as f32 * spec.factor;
+                for (i, ((s, c), (ds, dc))) in large.1.iter().zip(&small[rest]).enumerate() {
+                    cos[i] = (c * dc - s * ds) as f32 * spec.factor;
+                    sin[i] = (s * dc + c * ds) as f32 * spec.factor;
                 }
             }
             self.rope.push(table);
@@ -209,6 +219,22 @@ impl StepBatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn rotary_tables_hold_the_cosine_and_sine_of_every_position() {
+        let spec = RopeSpec { inv_freq: vec![1.0, 0.1, 1e-4], factor: 1.5 };
+        let mut batch = StepBatch { positions: vec![0, 1, 63, 64, 200, 131_071, 5], ..Default::default() };
+        batch.fill_rope(std::slice::from_ref(&spec));
+        for (row, &p) in batch.rope[0].chunks_exact(6).zip(&batch.positions) {
+            for (i, &f) in spec.inv_freq.iter().enumerate() {
+                let angle = p as f64 * f as f64;
+                assert!(
+                    (row[i] as f64 - 1.5 * angle.cos()).abs() < 2e-7
+                        && (row[3 + i] as f64 - 1.5 * angle.sin()).abs() < 2e-7
+                );
+            }
+        }
+    }
 
     #[test]
     fn words_hold_the_batch_at_the_places_that_the_header_names() {

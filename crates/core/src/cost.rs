@@ -1,7 +1,7 @@
 //! The one cost model: what each dispatch of a plan and the whole tick should take, before anything runs.
 //!
 //! A [`Profile`] holds curves that `onetrip calibrate` measured on one machine: synthetic chains of single ops through
-//! the real pool and kernels ([`chains`]), no model plan. [`Pricer`] interpolates in them for any plan, whatever the
+//! the real pool and kernels ([`chains`]), pairs of chains on a GPU ([`chains::pairs`]), no model plan. [`Pricer`] interpolates in them for any plan, whatever the
 //! rules that made it; [`merge`] answers what one kernel in the place of two dispatches would save.
 
 pub mod chains;

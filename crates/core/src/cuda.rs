@@ -20,6 +20,8 @@ const COMMON: &str = include_str!("kernels/common.cuh");
 const BATCH: &str = include_str!("kernels/batch.cuh");
 /// Weights as kernels read them, and activations rounded to int8.
 pub const WEIGHTS: &str = include_str!("kernels/weights.cuh");
+/// Tensor cores, asynchronous copies and clusters; like [`MACHINE`], replaced where kernels run without a GPU.
+pub const TENSOR: &str = include_str!("kernels/tensor.cuh");
 /// Heads: norm, rotation, and vectors of a cache.
 pub const HEADS: &str = include_str!("kernels/heads.cuh");
 /// Causal convolution of a channel.
@@ -38,6 +40,7 @@ pub struct Unit {
     threads: u32,
     shared: usize,
     blocks: u32,
+    cluster: u32,
     defines: String,
     text: String,
     args: Vec<Arg>,
@@ -51,6 +54,7 @@ impl Unit {
             threads,
             shared: 0,
             blocks: 1,
+            cluster: 1,
             defines: String::new(),
             text: String::new(),
             args: vec![],
@@ -81,6 +85,12 @@ impl Unit {
     /// Groups that should fit a multiprocessor together: bounds the registers of a thread.
     pub fn resident(&mut self, groups: u32) -> &mut Self {
         self.blocks = groups;
+        self
+    }
+
+    /// Groups of a cluster, which divide every grid. Devices from 9.0 on have clusters of up to 8.
+    pub fn cluster(&mut self, groups: u32) -> &mut Self {
+        self.cluster = groups;
         self
     }
 
@@ -155,8 +165,12 @@ impl Unit {
         let fields: Vec<String> = (0..n).map(|i| format!("void* a{i};")).collect();
         let params: Vec<String> = (0..n).map(|i| format!("void* a{i}")).collect();
         let names: Vec<String> = (0..n).map(|i| format!("a{i}")).collect();
+        let cluster = match self.cluster {
+            1 => String::new(),
+            n => format!("__cluster_dims__({n}, 1, 1) "),
+        };
         let head = format!(
-            "struct Args {{ {} }};\n#define ARGS {{{}}}\n#define KERNEL extern \"C\" __global__ void \
+            "struct Args {{ {} }};\n#define ARGS {{{}}}\n#define KERNEL extern \"C\" __global__ void {cluster}\
              __launch_bounds__({}, {}) {entry}({})\n",
             fields.join(" "),
             names.join(", "),

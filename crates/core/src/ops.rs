@@ -98,6 +98,19 @@ impl Target {
     pub fn is_text(self) -> bool {
         !matches!(self, Target::Cpu(_))
     }
+
+    /// Bytes of a weight that a kernel can bind at once: a larger one lies in shards ([`Sig::shards`]).
+    pub fn binding_bytes(self) -> u64 {
+        match self {
+            Target::Wgsl(caps) => caps.binding_bytes,
+            _ => u64::MAX,
+        }
+    }
+
+    /// Rows of one step at most: a longer prompt runs in chunks. A GPU wants more of them to be busy.
+    pub fn step_rows(self) -> usize {
+        if self.is_text() { 2048 } else { 512 }
+    }
 }
 
 /// What kernels may know of an NVIDIA GPU.
@@ -135,12 +148,27 @@ pub struct WgslCaps {
     pub workgroup_bytes: u32,
     /// Invocations of a workgroup.
     pub invocations: u32,
+    /// Bytes of a weight that one buffer has and one binding takes, at most 1 GiB.
+    pub binding_bytes: u64,
+}
+
+impl WgslCaps {
+    /// Bytes of a buffer of weights at most, whatever an adapter offers.
+    pub const MAX_SHARD: u64 = 1 << 30;
 }
 
 impl Default for WgslCaps {
     /// What nearly every adapter of recent years offers, for plans without a device.
     fn default() -> Self {
-        WgslCaps { f16: true, subgroups: Some((32, 32)), dot4: true, coop: 0, workgroup_bytes: 32768, invocations: 256 }
+        WgslCaps {
+            f16: true,
+            subgroups: Some((32, 32)),
+            dot4: true,
+            coop: 0,
+            workgroup_bytes: 32768,
+            invocations: 256,
+            binding_bytes: WgslCaps::MAX_SHARD,
+        }
     }
 }
 
@@ -193,6 +221,28 @@ pub enum Code {
     Cpu(CpuKernel),
     /// Text that the device compiles.
     Text(Arc<Text>),
+    /// A product of matrices that a library of the device's maker computes.
+    Library(Gemm),
+}
+
+/// `out = x · weightᵀ (+ bias) (+ residual)` with 16-bit factors and sums in f32, as libraries of matrix products have it.
+///
+/// Operands in order: x `[m, k]`, weight `[n, k]`, the bias `[n]` and the residual `[m, n]` where there are such, out
+/// `[m, n]`. The factors are of `dtype`, all else is f32; rows lie one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Gemm {
+    /// Type of both factors: f16 or bf16.
+    pub dtype: crate::formats::DType,
+    /// Rows of x.
+    pub m: Expr,
+    /// Rows of the weight.
+    pub n: usize,
+    /// Numbers in a row of either.
+    pub k: usize,
+    /// A bias is added to every row.
+    pub bias: bool,
+    /// A matrix of the product's shape is added.
+    pub residual: bool,
 }
 
 /// A kernel as text: one whole translation unit. Operands are bound in the order of [`Step::args`]: in WGSL as
@@ -228,6 +278,8 @@ pub enum Access {
 pub enum Arg {
     /// Input of the op.
     In(usize),
+    /// Shard of an input that is a weight: the input, and the shard's number. `In` is its first.
+    Shard(usize, usize),
     /// Output of the op.
     Out(usize),
     /// Scratch of this lowering.
@@ -335,6 +387,8 @@ pub struct Case {
     pub cost: Option<(u64, u64, u64)>,
     /// Largest error allowed, relative to the largest magnitude of the output.
     pub tolerance: f32,
+    /// Precision of activations.
+    pub compute: Compute,
     /// Inputs whose numbers are drawn from a range (f32, as stored): input, lowest, highest.
     pub ranges: Vec<(usize, f32, f32)>,
 }
@@ -343,7 +397,16 @@ impl Case {
     /// A case without a counted cost and with the usual tolerance for f32 kernels.
     pub fn new(name: impl Into<String>, op: impl Into<Op>, ins: Vec<Sig>, (t, s, l): (u64, u64, u64)) -> Case {
         let batch = crate::expr::Bind { t, s, l };
-        Case { name: name.into(), op: op.into(), ins, batch, cost: None, tolerance: 1e-5, ranges: vec![] }
+        Case {
+            name: name.into(),
+            op: op.into(),
+            ins,
+            batch,
+            cost: None,
+            tolerance: 1e-5,
+            compute: Compute::Int8,
+            ranges: vec![],
+        }
     }
 
     /// Asserts bytes read, bytes written and flops.
@@ -355,6 +418,12 @@ impl Case {
     /// Draws the numbers of an f32 input evenly from a range, where ordinary random numbers would make no sense.
     pub fn between(mut self, input: usize, low: f32, high: f32) -> Case {
         self.ranges.push((input, low, high));
+        self
+    }
+
+    /// Sets the precision of activations.
+    pub fn computing(mut self, compute: Compute) -> Case {
+        self.compute = compute;
         self
     }
 

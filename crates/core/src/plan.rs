@@ -10,6 +10,7 @@ use crate::fuse::{Refusal, Setting};
 use crate::ops::{Code, Cost};
 use crate::tensor::Sig;
 
+mod barriers;
 pub mod lower;
 mod slots;
 mod text;
@@ -20,7 +21,7 @@ pub use lower::{Layouts, choose_layouts, lower, lower_assuming};
 /// Operand of a dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufRef {
-    /// A weight, by its index in the model's list.
+    /// A weight, by its index in the model's list, or a shard of one: shards follow one another in that list.
     Weight(usize),
     /// A state, by its index in the engine's list.
     State(usize),
@@ -138,7 +139,7 @@ pub struct Ledger {
     pub dispatches_by_op: BTreeMap<String, u64>,
     /// Waits of all workers inside kernels.
     pub grid_syncs: u64,
-    /// Waits between dispatches: on the CPU, joins of the pool.
+    /// Waits between dispatches ([`Plan::barriers`]).
     pub barriers: u64,
     /// Submissions to a device.
     pub commits: u64,
@@ -169,7 +170,7 @@ impl Plan {
             nodes_nonempty: nodes - self.nodes_empty,
             nodes_by_op: self.nodes_by_op.clone(),
             dispatches: self.dispatches.len() as u64,
-            barriers: self.dispatches.len() as u64,
+            barriers: self.barriers(),
             commits: 1,
             waits: 1,
             repacked_bytes: self.repacked_bytes,

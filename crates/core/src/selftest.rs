@@ -158,10 +158,15 @@ pub fn repack(dtype: DType, k: usize, rows: usize, stored: &[u8]) -> Option<Alig
     Some(out)
 }
 
-/// The signature of a case's input on a target: quantized matrices lie in planes on GPUs.
-pub fn on_target(sig: &Sig, target: Target) -> Sig {
-    let planes = target.is_text() && sig.is_weight() && planes::spec(sig.dtype).is_some();
-    Sig { role: if planes { Role::Weight(Layout::Planes) } else { sig.role }, ..sig.clone() }
+/// The signature of a case's input on a target: quantized matrices lie in planes on GPUs, and in tiles on the CPU only
+/// where activations are int8.
+pub fn on_target(sig: &Sig, target: Target, compute: Compute) -> Sig {
+    let role = match sig.role {
+        Role::Weight(_) if target.is_text() && planes::spec(sig.dtype).is_some() => Role::Weight(Layout::Planes),
+        Role::Weight(Layout::Tile16) if compute != Compute::Int8 => Role::Weight(Layout::Stored),
+        role => role,
+    };
+    Sig { role, ..sig.clone() }
 }
 
 /// Runs one case on a device and compares it with the reference.
@@ -193,14 +198,18 @@ pub fn case_plan(case: &Case, target: Target) -> Result<Plan, ShapeError> {
 fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeError> {
     let inv_freq = (0..rope_pairs(&case.op)).map(|i| 10000f32.powf(-(i as f32) / 32.0)).collect();
     let mut graph = Graph { ropes: vec![RopeSpec { inv_freq, factor: 1.0 }], ..Default::default() };
-    let (mut weights, mut states) = (0.., 0..);
+    let (mut weights, mut states) = (0, 0..);
     let mut ins = vec![];
     for (i, sig) in case.ins.iter().enumerate() {
         let source = match sig.is_state() {
             true => Source::State(states.next().unwrap_or(0)),
-            false => Source::Weight(weights.next().unwrap_or(0)),
+            false => Source::Weight(weights),
         };
-        ins.push(graph.source(format!("input {i}"), on_target(sig, target), source));
+        let sig = on_target(sig, target, case.compute);
+        if !sig.is_state() {
+            weights += sig.shards(target.binding_bytes()).len();
+        }
+        ins.push(graph.source(format!("input {i}"), sig, source));
     }
     let outs = graph.push("case", case.op.clone(), &ins)?;
     graph.outputs = outs.iter().copied().filter(|&v| !graph.values[v].sig.is_state()).collect();
@@ -208,7 +217,7 @@ fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeErro
         tokens: RowClass::of(case.batch.t as usize),
         seqs: RowClass::of(case.batch.s as usize),
         one_each: false,
-        compute: Compute::Int8,
+        compute: case.compute,
         target,
     };
     Ok((graph, setting))
@@ -235,13 +244,17 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
                 states.push(state);
             }
             _ => {
-                let rows = sig.rows.eval(case.batch) as usize;
-                let (bytes, data) = match case.ranges.iter().find(|(input, ..)| *input == i) {
-                    Some(&(_, low, high)) => uniform(&mut rng, sig.width, rows, low, high),
-                    None => random_weight(&mut rng, sig, rows),
-                };
-                weights.push(Arc::new(bytes));
-                numbers.push(data);
+                let mut all = RefTensor { width: sig.width, data: vec![] };
+                for shard in sig.shards(setting.target.binding_bytes()) {
+                    let rows = shard.rows.eval(case.batch) as usize;
+                    let (bytes, part) = match case.ranges.iter().find(|(input, ..)| *input == i) {
+                        Some(&(_, low, high)) => uniform(&mut rng, sig.width, rows, low, high),
+                        None => random_weight(&mut rng, &shard, rows),
+                    };
+                    weights.push(Arc::new(bytes));
+                    all.data.extend(part.data);
+                }
+                numbers.push(all);
             }
         }
     }

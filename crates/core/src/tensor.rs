@@ -52,6 +52,9 @@ pub struct Cache {
     pub dim: usize,
 }
 
+/// Shards of a weight have a multiple of so many rows, but for the last.
+pub const SHARD_ROWS: u64 = 16;
+
 impl Sig {
     /// An f32 activation.
     pub fn slot(rows: Expr, width: usize) -> Sig {
@@ -93,6 +96,22 @@ impl Sig {
         }
     }
 
+    /// A weight cut into shards of at most `limit` bytes: ranges of its rows, equally long but for the last, each laid out
+    /// for itself. One shard where it fits, or where not even [`SHARD_ROWS`] rows do.
+    pub fn shards(&self, limit: u64) -> Vec<Sig> {
+        let part = |rows: u64| Sig { rows: rows.into(), ..self.clone() };
+        let fits = |rows: u64| part(rows).bytes().constant().is_none_or(|bytes| bytes <= limit);
+        let Some(rows) = self.rows.constant().filter(|&rows| self.is_weight() && !fits(rows)) else {
+            return vec![self.clone()];
+        };
+        let whole = self.bytes().constant().unwrap_or(0);
+        let each = (whole.div_ceil(limit.max(1))..=rows).map(|n| rows.div_ceil(n).next_multiple_of(SHARD_ROWS));
+        match each.take_while(|&each| each > SHARD_ROWS).chain([SHARD_ROWS]).find(|&each| fits(each)) {
+            Some(each) => (0..rows.div_ceil(each)).map(|i| part(each.min(rows - i * each))).collect(),
+            None => vec![self.clone()],
+        }
+    }
+
     /// True for a weight.
     pub fn is_weight(&self) -> bool {
         matches!(self.role, Role::Weight(_))
@@ -123,4 +142,30 @@ impl Sig {
 /// The row-interleaved layout of a weight with rows of `k` numbers, where its format has one.
 pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
     TileLayout::new(dtype.spec()?, k)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_hold_all_rows_and_none_is_larger_than_the_limit() {
+        for (dtype, layout) in
+            [(DType::F16, Layout::Stored), (DType::Q4_1, Layout::Planes), (DType::Q8_0, Layout::Planes)]
+        {
+            let sig = Sig { role: Role::Weight(layout), ..Sig::weight(1000, 512, dtype) };
+            let whole = sig.bytes().constant().unwrap_or(0);
+            assert_eq!(sig.shards(whole), vec![sig.clone()]);
+            for limit in [whole - 1, whole / 2, whole / 7, 40_000] {
+                let shards = sig.shards(limit);
+                let sizes: Vec<u64> = shards.iter().filter_map(|s| s.bytes().constant()).collect();
+                let rows: Vec<u64> = shards.iter().filter_map(|s| s.rows.constant()).collect();
+                assert!(shards.len() as u64 >= whole.div_ceil(limit) && sizes.iter().all(|&b| b <= limit), "{sizes:?}");
+                assert_eq!(rows.iter().sum::<u64>(), 1000);
+                assert!(rows.windows(2).all(|w| w[0] % SHARD_ROWS == 0 && w[0] >= w[1]), "{rows:?}");
+            }
+            // Nothing to be gained: the device says that it does not fit.
+            assert_eq!(sig.shards(1000), vec![sig]);
+        }
+    }
 }

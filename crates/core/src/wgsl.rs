@@ -223,6 +223,12 @@ pub(crate) fn planes(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig) -> bool {
     true
 }
 
+/// The shards of an input that is a weight ([`Sig::shards`]), as operands.
+pub(crate) fn shards(site: &Site, input: usize) -> Vec<(Arg, Sig)> {
+    let shards = site.ins[input].shards(site.target.binding_bytes()).into_iter().enumerate();
+    shards.map(|(i, sig)| (if i == 0 { Arg::In(input) } else { Arg::Shard(input, i) }, sig)).collect()
+}
+
 /// Threads that sum up together without workgroup memory; none where there are no subgroups of use.
 pub(crate) fn lanes(caps: &WgslCaps) -> Option<u32> {
     caps.subgroups.map(|(least, _)| least.min(32)).filter(|&n| n >= 4 && n.is_power_of_two())

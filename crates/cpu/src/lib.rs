@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use onetrip_core::batch::StepBatch;
 use onetrip_core::cpu_mem::{ALIGN, AlignedBytes, Claims, CpuCall, Items, RawBuf};
-use onetrip_core::device::{Counts, Device, DeviceError, Recording, Ticket, WeightData};
+use onetrip_core::device::{Commit, Counts, Device, DeviceError, HandOver, HostTime, Recording, Ticket, WeightData};
 use onetrip_core::ops::{Code, Target};
 use onetrip_core::plan::{BufRef, Plan};
 use onetrip_core::simd::{Isa, Simd, simd};
@@ -115,8 +115,12 @@ impl Device for CpuDevice {
         Target::Cpu(self.simd.isa)
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
-        self.weights = weights;
+    fn memory(&self) -> Option<u64> {
+        None
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
+        self.weights = weights.collect();
         Ok(())
     }
 
@@ -149,6 +153,17 @@ impl Device for CpuDevice {
 
     fn finish(&mut self) -> Recording {
         Recording(Box::new(self.recording.take()))
+    }
+
+    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
+        match how.encode_thread || how.commit != Commit::Tick {
+            false => Ok(()),
+            true => Err(DeviceError::Choice(
+                "the CPU device runs every dispatch by itself: leave --commit and --encode-thread out, or give \
+                 --device gpu or cuda"
+                    .into(),
+            )),
+        }
     }
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
@@ -229,6 +244,14 @@ impl Device for CpuDevice {
         Ok(Ticket(self.counts.commits))
     }
 
+    fn most_ticks(&self) -> usize {
+        1
+    }
+
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
+        batches.iter().map(|batch| self.submit(recording, batch)).collect()
+    }
+
     fn wait(&mut self) -> Result<(), DeviceError> {
         Ok(())
     }
@@ -272,5 +295,9 @@ impl Device for CpuDevice {
 
     fn counts(&self) -> Counts {
         self.counts
+    }
+
+    fn host_time(&self) -> HostTime {
+        HostTime::default()
     }
 }

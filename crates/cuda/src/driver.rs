@@ -19,8 +19,39 @@ pub struct DriverError {
     pub name: String,
     /// Its explanation.
     pub text: String,
+    /// What it means for what comes after it.
+    pub kind: Kind,
+}
+
+/// What an error of the driver means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
     /// Memory is short.
-    pub out_of_memory: bool,
+    Memory,
+    /// A kernel failed on the GPU: every later call in the context gives this error.
+    Fatal,
+    /// This call was refused; others may be taken.
+    Other,
+}
+
+impl Kind {
+    fn of(code: cu::CUresult) -> Kind {
+        use cu::CUresult::*;
+        match code {
+            CUDA_ERROR_OUT_OF_MEMORY => Kind::Memory,
+            CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUDA_ERROR_LAUNCH_FAILED
+            | CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUDA_ERROR_INVALID_PC
+            | CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUDA_ERROR_ASSERT
+            | CUDA_ERROR_ECC_UNCORRECTABLE => Kind::Fatal,
+            _ => Kind::Other,
+        }
+    }
 }
 
 /// Turns a result of the driver into an error that says what was tried.
@@ -39,8 +70,7 @@ pub fn check(code: cu::CUresult, what: impl FnOnce() -> String) -> Result<(), Dr
         cu::cuGetErrorName(code, &mut name);
         cu::cuGetErrorString(code, &mut text);
     }
-    let out_of_memory = code == cu::CUresult::CUDA_ERROR_OUT_OF_MEMORY;
-    Err(DriverError { what: what(), name: read(name), text: read(text), out_of_memory })
+    Err(DriverError { what: what(), name: read(name), text: read(text), kind: Kind::of(code) })
 }
 
 /// What a GPU is.
@@ -259,6 +289,28 @@ impl Gpu {
         // SAFETY: as in `write_later`; the part lies within the pinned memory.
         let code = unsafe { cu::cuMemcpyDtoHAsync_v2(to.at.add(start).cast(), from, bytes, self.stream) };
         check(code, || "copying outputs from the GPU".into())
+    }
+
+    /// Copies rows from the device in the order of the stream: where the first begins, how far the next is from it, bytes of a
+    /// row, and how many; to byte `start` of pinned memory, `pitch` bytes apart.
+    pub fn read_rows(
+        &self,
+        (from, step, bytes, rows): (u64, u64, u64, usize),
+        to: &Pinned,
+        start: usize,
+        pitch: u64,
+    ) -> Result<(), DriverError> {
+        debug_assert!(start + pitch as usize * rows <= to.bytes);
+        // SAFETY: an all-zero description is a valid one, of nothing.
+        let mut copy: cu::CUDA_MEMCPY2D = unsafe { std::mem::zeroed() };
+        copy.srcMemoryType = cu::CUmemorytype::CU_MEMORYTYPE_DEVICE;
+        (copy.srcDevice, copy.srcPitch) = (from, step as usize);
+        copy.dstMemoryType = cu::CUmemorytype::CU_MEMORYTYPE_HOST;
+        // SAFETY: the place lies within the pinned memory.
+        copy.dstHost = unsafe { to.at.add(start) }.cast();
+        (copy.dstPitch, copy.WidthInBytes, copy.Height) = (pitch as usize, bytes as usize, rows);
+        // SAFETY: as in `write_later`; callers name memory that they own.
+        check(unsafe { cu::cuMemcpy2DAsync_v2(&copy, self.stream) }, || "copying outputs of several ticks".into())
     }
 
     /// Loads machine code or PTX and finds a kernel in it.

@@ -9,15 +9,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use onetrip_core::batch::StepBatch;
-use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData};
-use onetrip_core::ops::{Code, Target, Text};
+use onetrip_core::device::{
+    Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData,
+};
+use onetrip_core::ops::{Code, CudaCaps, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
 
 pub mod driver;
+mod faults;
+mod hand_over;
 pub mod libs;
+pub mod lt;
 pub mod nvrtc;
+mod ticks;
 
-use driver::{DriverError, Event, Gpu, Graph, Kernel, Memory, NoGpu, Pinned, Properties, Shape};
+use driver::{DriverError, Event, Gpu, Kernel, Kind, Memory, NoGpu, Pinned, Properties};
+use hand_over::{CudaRecording, Entry};
+use lt::Lt;
 use nvrtc::{CompileError, Compiler};
 
 /// Slots and operands begin at multiples of this.
@@ -28,30 +36,23 @@ const POISON: u8 = 0xff;
 const GUARD: u64 = 256;
 /// Bytes of zeroed words that kernels count in.
 const ZEROS: u64 = 4 << 20;
-/// Recorded graphs that a recording keeps: one a shape of batch.
-const GRAPHS: usize = 64;
 /// Outputs up to this size are copied to the host with every run; larger ones are expected to be read at once.
 const STAGED: u64 = 64 << 20;
-
-/// How dispatches are handed over.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Commit {
-    /// A launch each.
-    Each,
-    /// A kept graph.
-    #[default]
-    Replay,
-}
 
 /// What can be chosen when the device is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Which GPU.
     pub ordinal: usize,
-    /// How dispatches are handed over.
-    pub commit: Commit,
     /// Kernels wait for the end of the one before them.
     pub serial: bool,
+    /// One launch each, and the host waits behind every one: a failure is said at its dispatch.
+    pub sync: bool,
+    /// For tests: kernels in which every warp waits a random short while, of this seed, before what it waits for and before
+    /// it lets the next kernel begin.
+    pub delays: Option<u32>,
+    /// Products of matrices run on our own kernels, though cuBLASLt may be there.
+    pub own: bool,
     /// Folder for compiled kernels.
     pub cache: Option<PathBuf>,
     /// Folders where libraries are looked for besides the usual places.
@@ -72,31 +73,15 @@ pub enum OpenError {
     Driver(#[from] DriverError),
 }
 
-/// What a recording does, in order.
-enum Entry {
-    Dispatch(usize),
-    Stamp,
-}
-
-/// By the shape of the batch: the generation of memory that a graph was made in, and the graph.
-type Graphs = HashMap<Vec<u64>, Option<(u64, Graph)>>;
-
-struct CudaRecording {
-    plan: Arc<Plan>,
-    entries: Vec<Entry>,
-    /// Kernels of the plan's rows.
-    kernels: Vec<Option<(Kernel, Arc<Text>)>>,
-    /// Graphs by the shape of the batch; none after its first run, which is not worth a graph yet.
-    graphs: std::sync::Mutex<Graphs>,
-}
-
 /// What a run left on the host.
 struct Kept {
+    /// The first run of the submission, and how many it has.
     run: u64,
+    ticks: u64,
     done: Event,
     /// Batch words on their way.
     words: Pinned,
-    /// Outputs, in order: where each begins, and how many bytes of it are here.
+    /// Outputs of the runs, in order: where each begins, and how many bytes of it are here.
     outputs: Pinned,
     at: Vec<(u64, u64)>,
 }
@@ -111,6 +96,7 @@ pub struct CudaDevice {
     words: Option<Memory>,
     feed: Memory,
     zeros: Memory,
+    places: ticks::Places,
     ring: Vec<Kept>,
     events: Vec<Event>,
     kernels: HashMap<Text, Kernel>,
@@ -121,11 +107,15 @@ pub struct CudaDevice {
     guard: bool,
     stamps: Vec<f64>,
     runs: u64,
+    launches: u64,
     counts: Counts,
+    how: HandOver,
+    host: HostTime,
     compiler: Compiler,
     options: Options,
     properties: Properties,
     name: String,
+    lt: Option<Lt>,
     gpu: Gpu,
 }
 
@@ -135,15 +125,17 @@ impl CudaDevice {
         let all = driver::list(&options.libraries)?;
         let none = NoGpu::None(options.ordinal, all.len() as i32);
         let properties = all.into_iter().nth(options.ordinal).ok_or(none)?;
-        let compiler = Compiler::new(properties.sm, options.cache.clone(), &options.libraries)?;
+        let mut compiler = Compiler::new(properties.sm, options.cache.clone(), &options.libraries)?;
+        compiler.defines.extend(options.delays.map(|seed| format!("-DDELAYS={seed}u")));
         let gpu = Gpu::open(options.ordinal)?;
+        let lt = if options.own { None } else { Lt::open(&gpu, &options.libraries)? };
         let (feed, zeros) = (gpu.memory(1 << 16)?, gpu.memory(ZEROS)?);
         gpu.fill(feed.at, 0, feed.bytes)?;
         gpu.fill(zeros.at, 0, zeros.bytes)?;
         let mut ring = vec![];
         for _ in 0..RING {
             let (done, words, outputs) = (gpu.event(false)?, gpu.pinned(1 << 16)?, gpu.pinned(1 << 16)?);
-            ring.push(Kept { run: 0, done, words, outputs, at: vec![] });
+            ring.push(Kept { run: 0, ticks: 0, done, words, outputs, at: vec![] });
         }
         let name = if options.ordinal == 0 { "cuda".into() } else { format!("cuda:{}", options.ordinal) };
         Ok(CudaDevice {
@@ -154,6 +146,7 @@ impl CudaDevice {
             words: None,
             feed,
             zeros,
+            places: Default::default(),
             ring,
             events: vec![],
             kernels: HashMap::new(),
@@ -163,11 +156,15 @@ impl CudaDevice {
             guard: false,
             stamps: vec![],
             runs: 0,
+            launches: 0,
             counts: Counts::default(),
+            how: HandOver::by(Commit::Replay),
+            host: HostTime::default(),
             compiler,
             options,
             properties,
             name,
+            lt,
             gpu,
         })
     }
@@ -199,30 +196,6 @@ impl CudaDevice {
         Ok(())
     }
 
-    fn failed(&self, e: DriverError) -> DeviceError {
-        let hint = if e.out_of_memory {
-            let (free, all) = (self.gpu.free_memory() as f64 / 1e9, self.properties.memory as f64 / 1e9);
-            format!(
-                "; {free:.1} GB of {all:.1} GB are free: use a smaller --context, --batch or model, or end what else uses the GPU"
-            )
-        } else {
-            String::new()
-        };
-        DeviceError::Failed { device: self.name.clone(), at: String::new(), why: format!("{e}{hint}") }
-    }
-
-    /// Memory for something, or why not.
-    fn allocate(&self, bytes: u64, what: &str) -> Result<Memory, DeviceError> {
-        self.gpu.memory(bytes).map_err(|e| match e.out_of_memory {
-            true => {
-                let (free, all) = (self.gpu.free_memory() as f64 / 1e9, self.properties.memory as f64 / 1e9);
-                let what = format!("{what} ({free:.1} GB of its {all:.1} GB are free)");
-                DeviceError::Memory { device: self.name.clone(), asked: bytes, what }
-            }
-            false => self.failed(e),
-        })
-    }
-
     /// Places the plan's slots in the arena for a batch.
     fn place_slots(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
         self.offsets.clear();
@@ -246,9 +219,8 @@ impl CudaDevice {
     }
 
     /// Copies the batch's words to the device, in order with everything else.
-    fn send_words(&mut self, batch: &StepBatch, slot: usize) -> Result<(), DeviceError> {
-        let words = batch.words();
-        let bytes: &[u8] = bytemuck::cast_slice(&words);
+    fn send_words(&mut self, words: &[u32], slot: usize) -> Result<(), DeviceError> {
+        let bytes: &[u8] = bytemuck::cast_slice(words);
         if self.words.as_ref().is_none_or(|w| w.bytes < bytes.len() as u64) {
             self.gpu.wait().map_err(|e| self.failed(e))?;
             self.words = None;
@@ -266,86 +238,25 @@ impl CudaDevice {
         self.gpu.write_later(at, &self.ring[slot].words, bytes.len()).map_err(|e| self.failed(e))
     }
 
+    /// The place of the ring for the next submission, when what was in it before is done.
+    fn free_place(&mut self) -> Result<usize, DeviceError> {
+        let slot = (self.launches % RING as u64) as usize;
+        if self.ring[slot].run > 0 {
+            self.ring[slot].done.wait().map_err(|e| self.failed(e))?;
+        }
+        Ok(slot)
+    }
+
     fn address(&self, operand: &BufRef) -> u64 {
         let slots = self.arena.as_ref().map_or(0, |a| a.at);
         match *operand {
             BufRef::Weight(w) => self.weight_at[w],
             BufRef::State(s) => self.states[s].at,
-            BufRef::Slot(s) => slots + self.offsets[s].0,
-            BufRef::Batch => self.words.as_ref().map_or(0, |w| w.at),
+            BufRef::Slot(s) => self.places.slot(s).unwrap_or(slots + self.offsets[s].0),
+            BufRef::Batch => self.words.as_ref().map_or(0, |w| w.at) + self.places.batch(),
             BufRef::Feed => self.feed.at,
             BufRef::Zeros => self.zeros.at,
         }
-    }
-
-    /// Hands over the recording's dispatches, one launch each; `stamps` says that events are wanted at the stamps.
-    fn launch_all(&self, r: &CudaRecording, batch: &StepBatch, stamps: bool) -> Result<(), (usize, DriverError)> {
-        let bind = batch.bind();
-        let (mut event, mut is_first) = (0, true);
-        for entry in &r.entries {
-            let Entry::Dispatch(n) = entry else {
-                if stamps {
-                    self.gpu.mark(&self.events[event]).map_err(|e| (0, e))?;
-                    event += 1;
-                }
-                continue;
-            };
-            let Some((kernel, text)) = &r.kernels[*n] else { continue };
-            let d = &r.plan.dispatches[*n];
-            let args: Vec<u64> = d.args.iter().map(|a| self.address(a)).collect();
-            let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX);
-            if groups == 0 {
-                continue;
-            }
-            let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
-            // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
-            let dependent = self.properties.sm >= 90 && !stamps && !is_first && !self.options.serial;
-            self.gpu.launch(*kernel, &args, shape, dependent).map_err(|e| (*n, e))?;
-            is_first = false;
-        }
-        Ok(())
-    }
-
-    fn hand_over(&mut self, r: &CudaRecording, batch: &StepBatch, shape: Vec<u64>) -> Result<(), DeviceError> {
-        let at = |device: &Self, (n, e): (usize, DriverError)| {
-            let at = format!(" at dispatch {n} ({})", r.plan.dispatches[n].name);
-            match device.failed(e) {
-                DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at, why },
-                other => other,
-            }
-        };
-        let has_stamps = r.entries.iter().any(|e| matches!(e, Entry::Stamp));
-        if has_stamps || self.options.commit == Commit::Each {
-            return self.launch_all(r, batch, has_stamps).map_err(|e| at(self, e));
-        }
-        let mut graphs = r.graphs.lock().unwrap_or_else(|e| e.into_inner());
-        match graphs.get(&shape) {
-            Some(Some((generation, graph))) if *generation == self.generation => {
-                return self.gpu.replay(graph).map_err(|e| self.failed(e));
-            }
-            // Seen before: from now on it is a graph.
-            Some(_) => {
-                let mut failed = 0;
-                let made = self.gpu.record(|| {
-                    self.launch_all(r, batch, false).map_err(|(n, e)| {
-                        failed = n;
-                        e
-                    })
-                });
-                let graph = made.map_err(|e| at(self, (failed, e)))?;
-                self.gpu.replay(&graph).map_err(|e| self.failed(e))?;
-                graphs.insert(shape, Some((self.generation, graph)));
-            }
-            None => {
-                if graphs.len() >= GRAPHS {
-                    self.gpu.wait().map_err(|e| self.failed(e))?;
-                    graphs.clear();
-                }
-                self.launch_all(r, batch, false).map_err(|e| at(self, e))?;
-                graphs.insert(shape, None);
-            }
-        }
-        Ok(())
     }
 
     /// Copies the outputs of the run to the host behind it, and marks its end.
@@ -383,10 +294,15 @@ impl Device for CudaDevice {
     }
 
     fn target(&self) -> Target {
-        Target::Cuda(self.properties.caps())
+        Target::Cuda(CudaCaps { lt: self.lt.is_some(), ..self.properties.caps() })
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+    fn memory(&self) -> Option<u64> {
+        Some(self.gpu.free_memory())
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
+        let weights: Vec<WeightData> = weights.collect();
         self.gpu.enter().and_then(|()| self.gpu.wait()).map_err(|e| self.failed(e))?;
         (self.weights, self.weight_at) = (vec![], vec![]);
         self.generation += 1;
@@ -430,6 +346,10 @@ impl Device for CudaDevice {
         if let Some(why) = d.gap {
             return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
         }
+        if matches!(d.code, Some(Code::Library(_))) && self.lt.is_none() {
+            let why = "the plan has a product for cuBLASLt, which is not there";
+            return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
+        }
         if let Some(text) = text_of(d) {
             self.prepare(std::slice::from_ref(&text)).map_err(|e| match e {
                 DeviceError::Failed { device, why, .. } => {
@@ -454,43 +374,55 @@ impl Device for CudaDevice {
         Recording(Box::new(self.recording.take()))
     }
 
+    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
+        if how.encode_thread {
+            let why = "--encode-thread is for --device gpu: CUDA replays a kept graph, there is nothing to encode";
+            return Err(DeviceError::Choice(why.into()));
+        }
+        self.how = how;
+        Ok(())
+    }
+
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
-        let Some(Some(r)) = recording.0.downcast_ref::<Option<CudaRecording>>() else {
-            return Err(DeviceError::Batch("the recording is not one of the CUDA device".into()));
-        };
-        if batch.rope.len() != r.plan.ropes.len() {
-            let (have, want) = (batch.rope.len(), r.plan.ropes.len());
-            return Err(DeviceError::Batch(format!("{have} rotary tables, the plan has {want}")));
-        }
+        let r = recorded(recording)?;
+        check_ropes(&r.plan, batch)?;
         self.gpu.enter().map_err(|e| self.failed(e))?;
-        let slot = (self.runs % RING as u64) as usize;
-        // Its words and outputs are those of the run RING before this one.
-        if self.ring[slot].run > 0 {
-            self.ring[slot].done.wait().map_err(|e| self.failed(e))?;
-        }
-        let stamps = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
+        let slot = self.free_place()?;
+        self.places.alone();
+        let (stamps, _) = self.stamps_of(r);
         while self.events.len() < stamps {
             let event = self.gpu.event(true).map_err(|e| self.failed(e))?;
             self.events.push(event);
         }
         let bytes = r.plan.slot_bytes(batch.bind());
         self.place_slots(&bytes)?;
-        self.send_words(batch, slot)?;
+        self.send_words(&batch.words(), slot)?;
         // Everything that a recorded launch holds: places of slots and numbers of groups.
         let bind = batch.bind();
         let shape = bytes.iter().copied().chain(r.plan.dispatches.iter().map(|d| d.grid.eval(bind))).collect();
-        self.hand_over(r, batch, shape)?;
+        self.hand_over_by(r, batch, shape)?;
         self.keep_outputs(&r.plan, batch, slot)?;
         self.runs += 1;
-        self.ring[slot].run = self.runs;
-        self.counts.dispatches += r.kernels.iter().flatten().count() as u64;
-        self.counts.commits += 1;
+        self.launches += 1;
+        (self.ring[slot].run, self.ring[slot].ticks) = (self.runs, 1);
+        self.counts.dispatches += r.dispatches();
         if stamps > 0 {
             self.wait()?;
             let first = &self.events[0];
             self.stamps = self.events[..stamps].iter().map(|e| e.since(first)).collect();
         }
         Ok(Ticket(self.runs))
+    }
+
+    fn most_ticks(&self) -> usize {
+        if self.how.commit == Commit::Replay && !self.options.sync { ticks::MOST_TICKS } else { 1 }
+    }
+
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
+        match batches {
+            [one] => Ok(vec![self.submit(recording, one)?]),
+            many => self.submit_ticks(recording, many),
+        }
     }
 
     fn wait(&mut self) -> Result<(), DeviceError> {
@@ -507,19 +439,18 @@ impl Device for CudaDevice {
     }
 
     fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError> {
-        let slot = (run.0.wrapping_sub(1) % RING as u64) as usize;
-        if self.ring[slot].run != run.0 {
-            return Err(DeviceError::Batch(format!(
-                "the outputs of run {} are gone: {} came after it",
-                run.0, self.runs
-            )));
-        }
+        let holds = |k: &Kept| (k.run..k.run + k.ticks).contains(&run.0);
+        let Some(slot) = self.ring.iter().position(holds) else {
+            let what = format!("the outputs of run {} are gone: {} came after it", run.0, self.runs);
+            return Err(DeviceError::Batch(what));
+        };
         self.gpu.enter().map_err(|e| self.failed(e))?;
         self.counts.waits += 1;
         self.ring[slot].done.wait().map_err(|e| self.failed(e))?;
         let (s, width) = plan.outputs[index];
         let mut numbers = vec![0f32; rows * width];
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(&mut numbers);
+        let index = (run.0 - self.ring[slot].run) as usize * plan.outputs.len() + index;
         match self.ring[slot].at.get(index).filter(|(_, kept)| *kept >= bytes.len() as u64) {
             Some(&(at, _)) => {
                 let at = at as usize;
@@ -565,12 +496,30 @@ impl Device for CudaDevice {
     fn counts(&self) -> Counts {
         self.counts
     }
+
+    fn host_time(&self) -> HostTime {
+        self.host
+    }
 }
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
         // Nothing that is freed now may still be in use.
         let _ = self.gpu.enter().and_then(|()| self.gpu.wait());
+    }
+}
+
+/// What this device recorded.
+fn recorded(recording: &Recording) -> Result<&CudaRecording, DeviceError> {
+    let found = recording.0.downcast_ref::<Option<CudaRecording>>().and_then(Option::as_ref);
+    found.ok_or_else(|| DeviceError::Batch("the recording is not one of the CUDA device".into()))
+}
+
+fn check_ropes(plan: &Plan, batch: &StepBatch) -> Result<(), DeviceError> {
+    let (have, want) = (batch.rope.len(), plan.ropes.len());
+    match have == want {
+        true => Ok(()),
+        false => Err(DeviceError::Batch(format!("{have} rotary tables, the plan has {want}"))),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use cudarc::{driver, nvrtc};
+use cudarc::{cublaslt, driver, nvrtc};
 use libloading::Library;
 
 /// A library of CUDA.
@@ -13,6 +13,8 @@ pub enum Lib {
     Driver,
     /// The run-time compiler.
     Nvrtc,
+    /// Products of matrices; everything runs without it, prompts more slowly.
+    BlasLt,
 }
 
 /// A library that is not there.
@@ -35,6 +37,7 @@ impl Lib {
         match self {
             Lib::Driver => "cuda",
             Lib::Nvrtc => "nvrtc",
+            Lib::BlasLt => "cublasLt",
         }
     }
 
@@ -58,6 +61,10 @@ impl Lib {
                 "NVRTC, CUDA's run-time compiler,",
                 "install the CUDA toolkit, or `pip install nvidia-cuda-nvrtc` and name its lib folder in ONETRIP_CUDA_LIBS",
             ),
+            Lib::BlasLt => (
+                "cuBLASLt, NVIDIA's library of matrix products,",
+                "install the CUDA toolkit, or `pip install nvidia-cublas` and name its lib folder in ONETRIP_CUDA_LIBS",
+            ),
         };
         Err(Missing { what, looked, get })
     }
@@ -69,6 +76,7 @@ impl Lib {
             match self {
                 Lib::Driver => driver::sys::is_culib_present(),
                 Lib::Nvrtc => nvrtc::sys::is_culib_present(),
+                Lib::BlasLt => cublaslt::sys::is_culib_present(),
             }
         }
     }

@@ -34,6 +34,8 @@ pub struct Compiler {
     pub arch: String,
     /// Its version, major and minor.
     pub version: (i32, i32),
+    /// Options for every kernel besides those of a call, `-DNAME`.
+    pub defines: Vec<String>,
     cache: Option<PathBuf>,
 }
 
@@ -60,11 +62,12 @@ impl Compiler {
             Some(best) => format!("compute_{best}"),
             None => format!("sm_{sm}"),
         };
-        Ok(Compiler { arch, version: (major, minor), cache })
+        Ok(Compiler { arch, version: (major, minor), defines: vec![], cache })
     }
 
     /// The code of a text, from the cache or compiled now. `defines` are further options, `-DNAME`.
     pub fn compile(&self, entry: &str, source: &str, defines: &[&str]) -> Result<Binary, CompileError> {
+        let defines = &[self.defines.iter().map(String::as_str).collect(), defines.to_vec()].concat();
         let at = self.cache.as_ref().map(|folder| folder.join(self.key(source, defines)));
         if let Some(code) = at.as_ref().and_then(|path| std::fs::read(path).ok()).filter(|code| !code.is_empty()) {
             return Ok(code);

@@ -92,7 +92,7 @@ impl Model {
     pub fn new(file: ModelFile, options: ModelOptions) -> Result<Model, ModelError> {
         let config = Config::read(&file)?;
         let file = Arc::new(file);
-        let weights = Weights::new(file.clone(), &config.arch, config.norm_plus_one, options.weights);
+        let weights = Weights::new(file.clone(), &config.arch, config.norm_plus_one, options.weights, options.target);
         let mut model = Model { file, config, options, weights, layouts: Layouts::new(), states: vec![] };
         let (graph, states) = model.graph(Want::LastLogits)?;
         model.layouts = plan::choose_layouts(&graph, model.options.target, model.options.compute);

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 pub use onetrip_core::cost::{Kind, Profile, ProfileError};
+use onetrip_core::device::HandOver;
 
 use crate::switch;
 
@@ -25,7 +26,7 @@ pub enum FindError {
     #[error("there is no profile `{0}`; there are: {1}; or give the path of a .toml file")]
     Unknown(String, String),
     /// None of this machine.
-    #[error("no profile of this machine: run `onetrip calibrate` once{0}")]
+    #[error("no profile of this device: run `onetrip calibrate` once (with its --device){0}")]
     None(String),
 }
 
@@ -91,10 +92,10 @@ pub fn named(name: &str) -> Result<Profile, FindError> {
     }
 }
 
-/// The newest profile of this machine: stored ones first, then those in the program. A profile counts where it was
-/// measured on a device of the same name with the same instruction set; others are named in the error.
-pub fn of_machine(device: &str, isa: &str) -> Result<Profile, FindError> {
-    let is_own = |p: &Profile| p.kind == Kind::Cpu && p.device == device && p.caps.isa == isa;
+/// The newest profile of a device of this machine: stored ones first, then those in the program. A profile counts where it
+/// was measured on a device of the same kind and name with the same instruction set; others are named in the error.
+pub fn of_machine(kind: Kind, device: &str, isa: &str) -> Result<Profile, FindError> {
+    let is_own = |p: &Profile| p.kind == kind && p.device == device && p.caps.isa == isa;
     let mut others = vec![];
     for path in stored().into_iter().rev() {
         let profile = read(&path)?;
@@ -115,6 +116,24 @@ pub fn of_machine(device: &str, isa: &str) -> Result<Profile, FindError> {
         format!(" ({}; --hardware NAME uses it all the same)", others.join("; "))
     };
     Err(FindError::None(refused))
+}
+
+/// The newest stored profile of a device, and its file. Files that cannot be read are passed over: `explain` names them.
+pub fn of_device(device: &str) -> Option<(PathBuf, Profile)> {
+    let read = stored().into_iter().rev().filter_map(|path| Some((path.clone(), read(&path).ok()?)));
+    read.into_iter().find(|(_, profile)| profile.device == device)
+}
+
+/// How runs are handed over fastest on a device that `kind` (`gpu`, `cuda`) drives, where its newest stored profile says so.
+pub fn commit_of(device: &str, kind: &str) -> Option<HandOver> {
+    of_device(device).and_then(|(_, profile)| profile.commit.get(kind).copied())
+}
+
+/// Writes into the profile in `path` how runs are handed over fastest by devices of a kind.
+pub fn write_commit(path: &Path, kind: &str, how: HandOver) -> Result<(), ProfileError> {
+    let mut profile = read(path)?;
+    profile.commit.insert(kind.into(), how);
+    store(&profile, Some(&path.to_string_lossy())).map(drop)
 }
 
 /// Stores a profile in `file`, or under its device's name and date in the user's folder; gives the place.
@@ -162,11 +181,27 @@ mod tests {
     }
 
     #[test]
+    fn a_way_of_handing_over_is_kept_in_the_profile_by_kind_of_device() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("a.toml");
+        std::fs::write(&path, SHIPPED[1].1).expect("written");
+        for (kind, how) in [("gpu", "every:8+thread"), ("cuda", "replay"), ("gpu", "tick")] {
+            write_commit(&path, kind, how.parse().expect(how)).expect("kept");
+        }
+        let profile = read(&path).expect("a profile");
+        let kept: Vec<String> = profile.commit.iter().map(|(kind, how)| format!("{kind} {how}")).collect();
+        assert_eq!(kept, ["cuda replay", "gpu tick"]);
+        assert_eq!(profile.curves, parse("h200", SHIPPED[1].1).expect("a profile").curves);
+        let bad = std::fs::read_to_string(&path).expect("text").replace("\"tick\"", "\"tock\"");
+        assert!(parse("a.toml", &bad).is_err_and(|e| e.to_string().contains("every:K")));
+    }
+
+    #[test]
     fn an_unknown_name_is_answered_with_those_there_are() {
         let e = named("h2000").expect_err("no such profile").to_string();
         assert!(e.contains("h2000") && e.contains("h200,") | e.contains("h200;"), "{e}");
         assert!(named("no/such.toml").is_err_and(|e| e.to_string().contains("no/such.toml")));
-        let e = of_machine("a machine that never was", "avx512").expect_err("none").to_string();
+        let e = of_machine(Kind::Cpu, "a machine that never was", "avx512").expect_err("none").to_string();
         assert!(e.contains("onetrip calibrate"), "{e}");
     }
 }

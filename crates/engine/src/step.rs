@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use onetrip_core::batch::{FEED, SampleParams, SeqSpan, StepBatch};
-use onetrip_core::device::{Device, DeviceError, Recording, Ticket};
+use onetrip_core::device::{Device, DeviceError, HandOver, Recording, Ticket};
 use onetrip_core::expr::Bind;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::sample::NO_TOKEN;
@@ -17,10 +17,9 @@ use onetrip_core::tensor::Role;
 use crate::model::{Model, ModelError, PlanKey};
 use crate::page::Want;
 use crate::scheduler::{PAGE_LEN, Running, Sampled, Scheduler};
-use crate::weights::Progress;
+use crate::weights::{LoadError, Progress};
 
-/// Rows of one step at most: a longer prompt runs in chunks.
-pub const STEP_ROWS: usize = 512;
+pub mod replay;
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
@@ -51,6 +50,8 @@ pub struct Recorded {
 
 /// A batch that was handed over and not read back.
 struct Flight {
+    /// Number of the submission that it is part of.
+    launch: u64,
     run: Ticket,
     plan: Arc<Plan>,
     batch: StepBatch,
@@ -65,6 +66,10 @@ pub struct Engine {
     scheduler: Scheduler,
     /// Oldest first.
     flights: VecDeque<Flight>,
+    /// Submissions so far.
+    launches: u64,
+    /// Ticks that go to the device in one submission.
+    ticks: usize,
     vocabulary: usize,
     context: usize,
     sequences: usize,
@@ -100,21 +105,38 @@ impl Engine {
                 "heads of {dim} are no whole blocks of --cache {cache}: use f16 or f32"
             )));
         };
-        check_memory(bytes.iter().fold(0u64, |a, b| a.saturating_add(*b)), context, sequences)?;
+        let caches = bytes.iter().fold(0u64, |a, b| a.saturating_add(*b));
+        match device.memory() {
+            None => check_memory(caches, context, sequences)?,
+            Some(have) => {
+                let weights = model.weights().device_bytes(model.layouts());
+                let needed = weights.saturating_add(caches);
+                if needed > have {
+                    let [weights, caches, have, more] = [weights, caches, have, needed - have].map(|b| b as f64 / 1e6);
+                    return Err(StepError::Input(format!(
+                        "{}: {weights:.2} MB of weights and {caches:.2} MB of caches are {more:.2} MB more than the \
+                         {have:.2} MB that the device ({}) has: use a smaller --context, --batch or model, or --device cpu",
+                        model.file.name(),
+                        device.name()
+                    )));
+                }
+            }
+        }
         device.set_states(&bytes)?;
-        let weights = model.weights().load(model.layouts(), threads, progress);
-        let file = model.file.name().to_string();
-        let no_memory = |e| {
-            StepError::Input(format!(
-                "{file}: no memory for its weights: {e}; free some, or use a smaller model or --weights"
-            ))
-        };
-        device.set_weights(weights.map_err(no_memory)?)?;
+        let loaded = model.weights().load(model.layouts(), threads, progress, &mut *device);
+        loaded.map_err(|e| match e {
+            LoadError::Device(e) => e.into(),
+            LoadError::Memory(e) => {
+                let file = model.file.name();
+                let hint = "free some, or use a smaller model or --weights";
+                StepError::Input(format!("{file}: no memory for its weights: {e}; {hint}"))
+            }
+        })?;
         let vocabulary = model.vocabulary()?;
         let (plans, scheduler) =
             (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));
-        let flights = VecDeque::new();
-        Ok(Engine { model, device, plans, scheduler, flights, vocabulary, context, sequences, top: 0 })
+        let (flights, launches, ticks, top) = (VecDeque::new(), 0, 1, 0);
+        Ok(Engine { model, device, plans, scheduler, flights, launches, ticks, vocabulary, context, sequences, top })
     }
 
     /// The model.
@@ -136,6 +158,12 @@ impl Engine {
         }
         self.scheduler.settle();
         &mut self.scheduler
+    }
+
+    /// Changes how steps are handed to the device; those in flight are forgotten.
+    pub fn set_hand_over(&mut self, how: HandOver) -> Result<(), StepError> {
+        self.scheduler();
+        Ok(self.device.set_hand_over(how)?)
     }
 
     /// Tokens of a sequence that are known, while steps may be in flight.
@@ -168,21 +196,34 @@ impl Engine {
         Ok(&self.plans[&key])
     }
 
+    /// From now on hands up to `ticks` decode ticks over in one submission. A text that ends in the middle of it has had the
+    /// rest run for nothing.
+    pub fn set_ticks(&mut self, ticks: usize) -> Result<(), StepError> {
+        check_ticks(&*self.device, ticks)?;
+        self.ticks = ticks;
+        Ok(())
+    }
+
     /// One step: batches go to the device as long as it likes some in flight, and the tokens of the oldest come back;
     /// none when nothing is left to run.
     pub fn step(&mut self) -> Result<Option<Vec<Sampled>>, StepError> {
-        while self.flights.len() < self.device.in_flight() {
-            let Some(mut batch) = self.scheduler.next(STEP_ROWS) else { break };
-            // A device that runs to the end has no flights: then every id is known.
-            if !self.scheduler.may_follow(&batch, self.flights.back().map(|f| &f.running)) && !self.flights.is_empty() {
-                break;
+        let most = self.device.in_flight().max(if self.ticks > 1 { 2 * self.ticks } else { 1 });
+        while self.flights.len() + self.ticks <= most && self.submissions() < self.device.in_flight() {
+            let group = self.group()?;
+            let Some((first, _)) = group.first() else { break };
+            let key = PlanKey::of(first.ids.len(), first.seqs.len(), Want::Sample { top: self.top });
+            self.recorded(key)?;
+            let Recorded { plan, recording } = &self.plans[&key];
+            let (mut batches, running): (Vec<StepBatch>, Vec<Running>) = group.into_iter().unzip();
+            batches.iter_mut().for_each(|b| b.fill_rope(&plan.ropes));
+            let runs = match &batches[..] {
+                [one] => vec![self.device.submit(recording, one)?],
+                many => self.device.submit_many(recording, many)?,
+            };
+            self.launches += 1;
+            for ((run, batch), running) in runs.into_iter().zip(batches).zip(running) {
+                self.flights.push_back(Flight { launch: self.launches, run, plan: plan.clone(), batch, running });
             }
-            let known: Vec<u32> =
-                batch.ids.iter().copied().filter(|&id| id != FEED || self.flights.is_empty()).collect();
-            self.check_ids(&known)?;
-            let (run, plan) = self.hand_over(&mut batch, Want::Sample { top: self.top })?;
-            let running = self.scheduler.handed_over(&batch);
-            self.flights.push_back(Flight { run, plan, batch, running });
         }
         let Some(f) = self.flights.pop_front() else { return Ok(None) };
         let out = self.device.output(f.run, &f.plan, 0, f.batch.seqs.len())?;
@@ -194,6 +235,44 @@ impl Engine {
             return Err(StepError::Logits(span.map_or(0, |s| s.length as usize)));
         }
         Ok(Some(tokens))
+    }
+
+    /// Submissions in flight.
+    fn submissions(&self) -> usize {
+        match (self.flights.front(), self.flights.back()) {
+            (Some(first), Some(last)) => (last.launch - first.launch + 1) as usize,
+            _ => 0,
+        }
+    }
+
+    /// The batches of the next submission: one, or several decode ticks of the same sequences. None where all that is left
+    /// has to know what is in flight, or nothing is left.
+    fn group(&mut self) -> Result<Vec<(StepBatch, Running)>, StepError> {
+        let mut group: Vec<(StepBatch, Running)> = vec![];
+        while group.len() < self.ticks {
+            let Some(batch) = self.scheduler.next(self.device.target().step_rows()) else { break };
+            let is_first = group.is_empty();
+            let before = group.last().map(|(_, running)| running).or(self.flights.back().map(|f| &f.running));
+            // A device that runs to the end has no flights: then every id is known.
+            let may_follow = self.scheduler.may_follow(&batch, before);
+            if !may_follow && (!is_first || !self.flights.is_empty()) {
+                break;
+            }
+            let is_decode = batch.ids.len() == batch.seqs.len();
+            let is_alike = is_decode && group.first().is_none_or(|(b, _)| b.seqs.len() == batch.seqs.len());
+            if !is_first && !is_alike {
+                break;
+            }
+            let may_wait = may_follow && before.is_some();
+            let known: Vec<u32> = batch.ids.iter().copied().filter(|&id| id != FEED || !may_wait).collect();
+            self.check_ids(&known)?;
+            let running = self.scheduler.handed_over(&batch);
+            group.push((batch, running));
+            if !is_decode {
+                break;
+            }
+        }
+        Ok(group)
     }
 
     /// Hands a batch to the device.
@@ -236,7 +315,7 @@ impl Engine {
         let mut at = 0;
         // Logits of 128 rows of a large vocabulary are 78 MB; of 512 they would be 311 MB.
         while at < ids.len() {
-            let Some(mut batch) = self.scheduler.next(128.min(STEP_ROWS)) else { break };
+            let Some(mut batch) = self.scheduler.next(128) else { break };
             let out = self.run(&mut batch, Want::AllLogits)?;
             out.chunks_exact(self.vocabulary).enumerate().for_each(|(i, row)| each(at + i, row));
             at += batch.ids.len();
@@ -291,6 +370,14 @@ impl Engine {
         Ok(Recorded { plan, recording })
     }
 
+    /// Records the plan of a class of batches without its rows: what remains is handing over and waiting.
+    pub fn record_empty(&mut self, key: PlanKey) -> Result<Recorded, StepError> {
+        let plan = Plan { dispatches: vec![], ..(*self.recorded(key)?.plan).clone() };
+        let plan = Arc::new(plan);
+        let recording = record(&plan, &mut *self.device, &mut Silent)?;
+        Ok(Recorded { plan, recording })
+    }
+
     /// Runs a recording made by [`Engine::record_with`] or [`Engine::record_by`] to its end; gives the run and the
     /// seconds it took.
     pub fn submit(&mut self, recorded: &Recorded, batch: &mut StepBatch) -> Result<(Ticket, f64), StepError> {
@@ -305,6 +392,21 @@ impl Engine {
     pub fn output(&mut self, run: Ticket, recorded: &Recorded, rows: usize) -> Result<Vec<f32>, StepError> {
         Ok(self.device.output(run, &recorded.plan, 0, rows)?)
     }
+}
+
+/// Refuses so many ticks a submission where the device cannot take them.
+pub fn check_ticks(device: &dyn Device, ticks: usize) -> Result<(), StepError> {
+    let (most, name) = (device.most_ticks(), device.name());
+    if (1..=most).contains(&ticks) {
+        return Ok(());
+    }
+    let what = match most {
+        1 => format!(
+            "the device {name} takes one tick a submission: leave it out, or use --device cuda and --commit replay"
+        ),
+        _ => format!("the device {name} takes 1 to {most} ticks a submission"),
+    };
+    Err(StepError::Input(format!("--ticks-per-launch {ticks}: {what}")))
 }
 
 /// A row of the op `sample`.

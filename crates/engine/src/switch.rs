@@ -18,9 +18,20 @@ pub const SWITCHES: &[Switch] = &[
         what: "Where compiled kernels are kept, instead of the user's cache folder.",
     },
     Switch {
+        name: "ONETRIP_CAPTURE",
+        values: "a number N",
+        what: "Has a graphics debugger capture the Nth step on the device gpu: Xcode on Metal, RenderDoc elsewhere.",
+    },
+    Switch {
+        name: "ONETRIP_CUDA_DELAYS",
+        values: "a number, the seed",
+        what: "For tests: CUDA kernels in which every warp waits a random short while, to find what is not waited for.",
+    },
+    Switch {
         name: "ONETRIP_CUDA_LAUNCH",
-        values: "words of: each, replay, serial",
-        what: "Hands CUDA kernels over one by one or as a kept graph; `serial` has each wait for the one before it.",
+        values: "words of: serial, sync, own",
+        what: "Has each CUDA kernel wait for the end of the one before it (`serial`) instead of launching it dependent, or the \
+               host behind every one (`sync`); does without cuBLASLt (`own`).",
     },
     Switch {
         name: "ONETRIP_CUDA_LIBS",

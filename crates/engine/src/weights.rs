@@ -1,19 +1,21 @@
 //! The weights of a model: found by GGUF's names whatever the file, and made ready in the layout that the plans want.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::{Mmap, MmapMut};
 use onetrip_core::cpu_mem::ALIGN;
-use onetrip_core::device::WeightData;
+use onetrip_core::device::{Device, DeviceError, WeightData};
 use onetrip_core::formats::DType;
 use onetrip_core::formats::planes::Planes;
+use onetrip_core::ops::Target;
 use onetrip_core::plan::Layouts;
 use onetrip_core::tensor::{Layout, Role, Sig, tile_layout};
 
 use crate::files::{FileError, Kind, ModelFile, TensorInfo};
 
-/// Called while weights are made ready: bytes done, bytes in all.
+/// Called while weights are made ready and taken by the device: bytes of the file done, bytes in all.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 struct Entry {
@@ -22,36 +24,50 @@ struct Entry {
     dtype: DType,
     rows: usize,
     width: usize,
+    /// Its index in graphs, and how many of them its shards take.
+    first: usize,
+    shards: usize,
 }
 
-/// The list of weights that graphs name by index. It grows while the first graph is built.
+impl Entry {
+    fn sig(&self, layout: Layout) -> Sig {
+        Sig { rows: self.rows.into(), width: self.width, dtype: self.dtype, role: Role::Weight(layout) }
+    }
+}
+
+/// The list of weights that graphs name by index. It grows while the first graph is built. A weight that is larger than what
+/// a device binds at once takes an index for each of its shards.
 pub struct Weights {
     file: Arc<ModelFile>,
     arch: String,
     plus_one: bool,
     requantize: Option<DType>,
+    target: Target,
     entries: Vec<Entry>,
+    /// The entry of each index.
+    entry_of: Vec<usize>,
     by_name: HashMap<String, Option<usize>>,
 }
 
-/// A weight as it lies in the file's memory map.
+/// Rows of a weight as they lie in the file's memory map.
 struct Mapped {
     file: Arc<ModelFile>,
     tensor: TensorInfo,
+    bytes: Range<usize>,
 }
 
 impl AsRef<[u8]> for Mapped {
     fn as_ref(&self) -> &[u8] {
-        self.file.data(&self.tensor)
+        self.file.data(&self.tensor).get(self.bytes.clone()).unwrap_or_default()
     }
 }
 
 impl Weights {
     /// No weights yet. `requantize` is the type matrices are converted to, where their width allows it; `plus_one`
-    /// says that norm weights are stored less one.
-    pub fn new(file: Arc<ModelFile>, arch: &str, plus_one: bool, requantize: Option<DType>) -> Weights {
-        let (entries, by_name) = Default::default();
-        Weights { file, arch: arch.into(), plus_one, requantize, entries, by_name }
+    /// says that norm weights are stored less one; `target` says how much a device binds at once.
+    pub fn new(file: Arc<ModelFile>, arch: &str, plus_one: bool, requantize: Option<DType>, target: Target) -> Weights {
+        let (entries, entry_of, by_name) = Default::default();
+        Weights { file, arch: arch.into(), plus_one, requantize, target, entries, entry_of, by_name }
     }
 
     /// The file they are from.
@@ -102,18 +118,26 @@ impl Weights {
             Some(wanted) if wanted.row_bytes(width).is_some() => wanted,
             _ => stored,
         };
-        self.entries.push(Entry { tensor, stored, dtype, rows, width });
-        Ok(Some(self.entries.len() - 1))
+        let first = self.entry_of.len();
+        let mut e = Entry { tensor, stored, dtype, rows, width, first, shards: 1 };
+        // Its layout is chosen later: there are indices enough for either.
+        e.shards = [Layout::Stored, Layout::Planes].map(|l| self.shards(&e, l).len()).into_iter().max().unwrap_or(1);
+        self.entry_of.resize(first + e.shards, self.entries.len());
+        self.entries.push(e);
+        Ok(Some(first))
+    }
+
+    fn shards(&self, e: &Entry, layout: Layout) -> Vec<Sig> {
+        e.sig(layout).shards(self.target.binding_bytes())
     }
 
     fn sig(&self, index: usize) -> Sig {
-        let e = &self.entries[index];
-        Sig { rows: e.rows.into(), width: e.width, dtype: e.dtype, role: Role::Weight(Layout::Stored) }
+        self.entries[self.entry_of[index]].sig(Layout::Stored)
     }
 
     /// The numbers of a weight of one row (rotary divisors).
     pub fn row(&self, index: usize) -> Vec<f32> {
-        let e = &self.entries[index];
+        let e = &self.entries[self.entry_of[index]];
         let mut out = vec![0.0; e.rows * e.width];
         e.stored.def().dequantize(self.file.data(&e.tensor), &mut out);
         out
@@ -124,49 +148,135 @@ impl Weights {
         self.entries.iter().map(|e| (e.rows * e.dtype.row_bytes(e.width).unwrap_or(0)) as u64).sum()
     }
 
-    /// Makes all weights ready: mapped where they can stay as they lie, else converted on `threads` threads, the
-    /// file's pages given back tensor by tensor.
-    pub fn load(&self, layouts: &Layouts, threads: usize, progress: Progress) -> std::io::Result<Vec<WeightData>> {
+    /// Bytes of all weights in their layouts: what a device with memory of its own keeps.
+    pub fn device_bytes(&self, layouts: &Layouts) -> u64 {
+        let bytes = |p: &Piece| p.make.bytes().max(p.mapped().len()) as u64;
+        self.pieces(layouts).iter().map(bytes).sum()
+    }
+
+    /// All weights by index, large ones in shards.
+    fn pieces(&self, layouts: &Layouts) -> Vec<Piece<'_>> {
+        let mut pieces = vec![];
+        for e in &self.entries {
+            let layout = layouts.get(&e.first).copied().unwrap_or(Layout::Stored);
+            let mut row = 0;
+            for sig in self.shards(e, layout) {
+                let rows = row..row + sig.rows.constant().unwrap_or(0) as usize;
+                row = rows.end;
+                pieces.push(Piece { e, make: Make::of(e, layout, rows.len()), rows });
+            }
+            // Indices for shards of the layout that was not chosen.
+            for _ in pieces.len()..e.first + e.shards {
+                pieces.push(Piece { e, rows: row..row, make: Make::Mapped });
+            }
+        }
+        pieces
+    }
+
+    /// Makes all weights ready and hands them to a device: mapped where they can stay as they lie, else converted on
+    /// `threads` threads, the file's pages given back tensor by tensor. On a device with memory of its own the next ones
+    /// are converted while one is copied.
+    pub fn load(
+        &self,
+        layouts: &Layouts,
+        threads: usize,
+        progress: Progress,
+        device: &mut dyn Device,
+    ) -> Result<(), LoadError> {
+        let pieces = self.pieces(layouts);
         let total = self.entries.iter().map(|e| e.tensor.bytes).sum();
-        let layout = |index: usize| layouts.get(&index).copied().unwrap_or(Layout::Stored);
-        let makes: Vec<Make> = self.entries.iter().enumerate().map(|(i, e)| Make::of(e, layout(i))).collect();
+        let mut done = 0;
+        if !self.target.is_text() {
+            let count = &mut |piece: &Piece| {
+                done += piece.stored().len();
+                progress(done, total);
+            };
+            let mut ready = self.make(&pieces, threads, count)?.into_iter();
+            return Ok(device.take_weights(&mut ready)?);
+        }
+        let failed = Mutex::new(None);
+        let (send, receive) = std::sync::mpsc::sync_channel(AHEAD);
+        let taken = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let send = send;
+                for piece in pieces.chunks(1) {
+                    let made = self.make(piece, threads, &mut |_| ()).map(|mut made| made.pop());
+                    let sent = match made {
+                        Ok(Some(made)) => send.send((piece[0].stored().len(), made)).is_ok(),
+                        Ok(None) => true,
+                        Err(e) => {
+                            *failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(e);
+                            false
+                        }
+                    };
+                    // Nobody takes weights any more, or there is no memory for one.
+                    if !sent {
+                        return;
+                    }
+                }
+            });
+            let mut before = 0;
+            let mut ready = receive.into_iter().map(|(bytes, made)| {
+                // The one before this is on the device.
+                done += std::mem::replace(&mut before, bytes);
+                progress(done, total);
+                made
+            });
+            device.take_weights(&mut ready)
+        });
+        match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(e) => Err(e.into()),
+            None => Ok(taken?),
+        }
+    }
+
+    /// Makes some weights; `count` is called after each.
+    fn make(
+        &self,
+        pieces: &[Piece],
+        threads: usize,
+        count: &mut dyn FnMut(&Piece),
+    ) -> std::io::Result<Vec<WeightData>> {
         // One mapping for all that is made, in large pages: a step reads every weight once, and with pages of 4 KB it
         // would wait for an address translation every 180 ns.
         let mut ends = vec![];
         let mut end = 0usize;
-        for make in &makes {
-            end += make.bytes().next_multiple_of(ALIGN);
+        for piece in pieces {
+            end += piece.make.bytes().next_multiple_of(ALIGN);
             ends.push(end);
         }
         let mut arena = MmapMut::map_anon(end.max(1))?;
         #[cfg(target_os = "linux")]
         // Refused by systems without large pages: then small ones do.
         let _ = arena.advise(memmap2::Advice::HugePage);
-        let (mut rest, mut done) = (&mut arena[..], 0);
-        for (e, make) in self.entries.iter().zip(&makes) {
-            let (out, tail) = std::mem::take(&mut rest).split_at_mut(make.bytes().next_multiple_of(ALIGN));
+        let mut rest = &mut arena[..];
+        for piece in pieces {
+            let (out, tail) = std::mem::take(&mut rest).split_at_mut(piece.make.bytes().next_multiple_of(ALIGN));
             rest = tail;
-            self.make(e, make, threads, &mut out[..make.bytes()]);
-            done += e.tensor.bytes;
-            progress(done, total);
+            self.fill(piece, threads, &mut out[..piece.make.bytes()]);
+            count(piece);
         }
         let arena = Arc::new(arena.make_read_only()?);
-        let ready = self.entries.iter().zip(makes).zip(ends).map(|((e, make), end)| -> WeightData {
-            match make {
-                Make::Mapped => Arc::new(Mapped { file: self.file.clone(), tensor: e.tensor.clone() }),
+        let ready = pieces.iter().zip(ends).map(|(piece, end)| -> WeightData {
+            match piece.make {
+                Make::Mapped => {
+                    let bytes = piece.mapped();
+                    Arc::new(Mapped { file: self.file.clone(), tensor: piece.e.tensor.clone(), bytes })
+                }
                 _ => {
-                    let start = end - make.bytes().next_multiple_of(ALIGN);
-                    Arc::new(Made { arena: arena.clone(), range: start..start + make.bytes() })
+                    let start = end - piece.make.bytes().next_multiple_of(ALIGN);
+                    Arc::new(Made { arena: arena.clone(), range: start..start + piece.make.bytes() })
                 }
             }
         });
         Ok(ready.collect())
     }
 
-    fn make(&self, e: &Entry, make: &Make, threads: usize, out: &mut [u8]) {
-        let stored = self.file.data(&e.tensor);
-        match make {
-            Make::Mapped => {}
+    fn fill(&self, piece: &Piece, threads: usize, out: &mut [u8]) {
+        let e = piece.e;
+        let stored = self.file.data(&e.tensor).get(piece.stored()).unwrap_or_default();
+        match &piece.make {
+            Make::Mapped => return,
             Make::Row { .. } => {
                 let mut numbers = vec![0.0; e.rows * e.width];
                 e.stored.def().dequantize(stored, &mut numbers);
@@ -174,6 +284,7 @@ impl Weights {
                     numbers.iter_mut().for_each(|x| *x += 1.0);
                 }
                 out.copy_from_slice(bytemuck::cast_slice(&numbers));
+                return;
             }
             Make::Matrix { layout, unit, .. } => {
                 let parts = Parts { unit: [*unit, 0, 0], planes: [out, &mut [], &mut []] };
@@ -181,7 +292,6 @@ impl Weights {
                     Layout::Tile16 => pack(e, rows, row, out),
                     _ => out.copy_from_slice(rows),
                 });
-                self.file.release(&e.tensor);
             }
             Make::Planes(planes) => {
                 let (codes, rest) = out.split_at_mut(planes.at_scales);
@@ -189,16 +299,52 @@ impl Weights {
                 let unit = [planes.code_row(), planes.scale_row(), planes.scale_row()].map(|bytes| 16 * bytes);
                 let parts = Parts { unit, planes: [codes, scales, offsets] };
                 convert(e, stored, threads, parts, &|rows, [a, b, c], _| planes.pack(rows, a, b, c));
-                self.file.release(&e.tensor);
             }
         }
+        if piece.rows.end == e.rows {
+            self.file.release(&e.tensor);
+        }
+    }
+}
+
+/// Weights that are made before a device takes them.
+const AHEAD: usize = 2;
+
+/// Why weights could not be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// There is no memory to make them in.
+    #[error(transparent)]
+    Memory(#[from] std::io::Error),
+    /// The device could not take them.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
+/// Rows of a weight: all, or those of a shard.
+struct Piece<'a> {
+    e: &'a Entry,
+    rows: Range<usize>,
+    make: Make,
+}
+
+impl Piece<'_> {
+    /// Where they lie in the tensor.
+    fn stored(&self) -> Range<usize> {
+        let row = self.e.tensor.bytes / self.e.rows.max(1);
+        if self.rows.len() == self.e.rows { 0..self.e.tensor.bytes } else { self.rows.start * row..self.rows.end * row }
+    }
+
+    /// The same, if they stay there.
+    fn mapped(&self) -> Range<usize> {
+        if matches!(self.make, Make::Mapped) { self.stored() } else { 0..0 }
     }
 }
 
 /// A weight that was made at load.
 struct Made {
     arena: Arc<Mmap>,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
 }
 
 impl AsRef<[u8]> for Made {
@@ -220,22 +366,23 @@ enum Make {
 }
 
 impl Make {
-    fn of(e: &Entry, layout: Layout) -> Make {
+    /// For so many rows of a weight.
+    fn of(e: &Entry, layout: Layout, rows: usize) -> Make {
         if e.tensor.dims.len() < 2 {
             return Make::Row { bytes: e.rows * e.width * 4 };
         }
         let row = e.dtype.row_bytes(e.width).unwrap_or(0);
         match layout {
             Layout::Stored if e.dtype == e.stored => Make::Mapped,
-            Layout::Stored => Make::Matrix { layout, unit: 16 * row, bytes: e.rows * row },
+            Layout::Stored => Make::Matrix { layout, unit: 16 * row, bytes: rows * row },
             Layout::Tile16 => {
                 let unit = tile_layout(e.dtype, e.width).map_or(16 * row, |t| t.tile_bytes());
-                Make::Matrix { layout, unit, bytes: e.rows.div_ceil(16) * unit }
+                Make::Matrix { layout, unit, bytes: rows.div_ceil(16) * unit }
             }
-            Layout::Planes => match Planes::new(e.dtype, e.rows, e.width) {
+            Layout::Planes => match Planes::new(e.dtype, rows, e.width) {
                 Some(planes) => Make::Planes(planes),
                 // `choose_layouts` asks for planes only where there are some.
-                None => Make::Matrix { layout: Layout::Stored, unit: 16 * row, bytes: e.rows * row },
+                None => Make::Matrix { layout: Layout::Stored, unit: 16 * row, bytes: rows * row },
             },
         }
     }
@@ -275,7 +422,7 @@ type Put<'a> = &'a (dyn Fn(&[u8], [&mut [u8]; 3], usize) + Sync);
 fn convert(e: &Entry, stored: &[u8], threads: usize, parts: Parts, put: Put) {
     let (from, to) = (e.stored.row_bytes(e.width).unwrap_or(1), e.dtype.row_bytes(e.width).unwrap_or(1));
     // Some shares for each thread, so that none waits long for another.
-    let share = e.rows.div_ceil(16).div_ceil(threads.max(1) * 4).max(1);
+    let share = (stored.len() / from).div_ceil(16).div_ceil(threads.max(1) * 4).max(1);
     let unit = parts.unit;
     let rest = Mutex::new((stored.chunks(share * 16 * from), parts));
     let work = || {

@@ -6,10 +6,22 @@ use wgpu::{Backends, Features, InstanceFlags, Limits};
 /// Largest binding: Vulkan's drivers take 2 GiB less four bytes.
 const MAX_BINDING: u64 = (2 << 30) - 4;
 
+const F16: (&str, &str) = ("f16", "arithmetic in f32 instead: slower");
+const SUBGROUPS: (&str, &str) = ("subgroups", "sums go through workgroup memory: slower");
+
+/// What kernels have to do without, of what nearly every adapter offers.
+pub(crate) fn slower(caps: &WgslCaps) -> Vec<(&'static str, &'static str)> {
+    [(caps.f16, F16), (caps.subgroups.is_some(), SUBGROUPS)]
+        .into_iter()
+        .filter(|(has, _)| !has)
+        .map(|(_, what)| what)
+        .collect()
+}
+
 /// What a feature is for, as `devices` prints it.
 const FEATURES: &[(Features, &str, &str)] = &[
-    (Features::SHADER_F16, "f16", "arithmetic in f32 instead"),
-    (Features::SUBGROUP, "subgroups", "sums go through workgroup memory: slower"),
+    (Features::SHADER_F16, F16.0, F16.1),
+    (Features::SUBGROUP, SUBGROUPS.0, SUBGROUPS.1),
     (Features::EXPERIMENTAL_COOPERATIVE_MATRIX, "cooperative matrices", "prefill in plain tiles: slower"),
     (Features::TIMESTAMP_QUERY, "time stamps", "profile cannot time dispatches"),
     (Features::TIMESTAMP_QUERY_INSIDE_PASSES, "time stamps inside a pass", "profile opens a pass for each stamp"),
@@ -93,6 +105,11 @@ pub fn adapters() -> Vec<Adapter> {
     all
 }
 
+/// The adapter whose name contains `name` (in any case), or the first one.
+pub fn named(name: Option<&str>) -> Option<Adapter> {
+    adapters().into_iter().find(|a| name.is_none_or(|n| a.name.to_lowercase().contains(&n.to_lowercase())))
+}
+
 fn describe(adapter: wgpu::Adapter) -> Adapter {
     let info = adapter.get_info();
     let (features, limits) = (adapter.features(), adapter.limits());
@@ -112,6 +129,9 @@ fn describe(adapter: wgpu::Adapter) -> Adapter {
         coop: if has(Features::EXPERIMENTAL_COOPERATIVE_MATRIX) && has(Features::SHADER_F16) { coop } else { 0 },
         workgroup_bytes: limits.max_compute_workgroup_storage_size,
         invocations: limits.max_compute_invocations_per_workgroup,
+        // In whole loads of 16 bytes.
+        binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(WgslCaps::MAX_SHARD)
+            & !15,
     };
     Adapter {
         name: info.name.clone(),

@@ -4,62 +4,46 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onetrip_core::batch::StepBatch;
-use onetrip_core::device::{Counts, Device, DeviceError, RING, Recording, Ticket, WeightData, ZERO_WORDS};
+use onetrip_core::device::{
+    Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData, ZERO_WORDS,
+};
 use onetrip_core::ops::{Code, Target, WgslCaps};
 use onetrip_core::plan::{BufRef, Plan};
 use wgpu::{Buffer, BufferUsages, Features};
 
 use crate::adapter::{self, OpenError};
+use crate::clocks::{Clocks, MAX_STAMPS};
+use crate::failure::Failures;
+use crate::hand_over::{Done, Entry, Gone, GpuRecording, Hands, Job};
 use crate::memory::{FEED, Memory};
-use crate::pipelines::{Pipeline, Pipelines};
-
-/// How dispatches are handed over; none waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Commit {
-    /// One submission a dispatch.
-    Each,
-    /// One submission for so many dispatches.
-    Every(usize),
-    /// One submission a tick.
-    Tick,
-}
+use crate::pipelines::Pipelines;
 
 /// What may be chosen when a device is opened.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Part of the adapter's name.
     pub name: Option<String>,
-    /// How dispatches are handed over.
-    pub commit: Commit,
     /// Where compiled kernels are kept.
     pub cache: Option<PathBuf>,
     /// Kernels for an adapter with nothing optional, whatever this one has: for tests.
     pub plain: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options { name: None, commit: Commit::Tick, cache: None, plain: false }
-    }
-}
-
-/// What a recording does, in order.
-enum Entry {
-    Dispatch(usize, Arc<Pipeline>),
-    Stamp,
-}
-
-/// A recording: pipelines are made, and bind groups as long as no buffer is replaced.
-struct GpuRecording {
-    plan: Arc<Plan>,
-    entries: Vec<Entry>,
-    groups: Mutex<(u64, Vec<Option<wgpu::BindGroup>>)>,
+    /// The run, counted from 1, that a graphics debugger captures.
+    pub capture: Option<u64>,
+    /// Bytes of a weight that a buffer has at most, below what the adapter takes: for tests.
+    pub binding_bytes: Option<u64>,
+    /// Bytes of memory, whatever the adapter has: for tests.
+    pub memory: Option<u64>,
+    /// The device is lost before the run of this number: for tests.
+    pub lost_at: Option<u64>,
 }
 
 /// A run whose outputs can be asked for.
 struct Run {
     ticket: Ticket,
-    index: wgpu::SubmissionIndex,
+    /// Its last submission; none while the encoding thread has it.
+    index: Option<wgpu::SubmissionIndex>,
+    /// Where its stamps come back, and how many there are.
+    clocks: Option<(Arc<Clocks>, u32)>,
     /// Where each output begins in the buffer.
     offsets: Vec<u64>,
     is_waited: bool,
@@ -72,24 +56,21 @@ struct Place {
     run: Option<Run>,
 }
 
-/// Clocks of one recording in work.
-struct Clocks {
-    set: wgpu::QuerySet,
-    resolved: Buffer,
-    back: Buffer,
-    count: u32,
-}
-
 /// The device.
 pub struct GpuDevice {
     adapter: String,
     caps: WgslCaps,
     features: Features,
     memory_bytes: Option<u64>,
+    lost_at: Option<u64>,
     is_software: bool,
     memory: Memory,
     pipelines: Pipelines,
-    commit: Commit,
+    how: HandOver,
+    hands: Hands,
+    capture: Option<u64>,
+    /// Stamps may be written inside of passes.
+    inside: bool,
     weights: Vec<Buffer>,
     states: Vec<(Buffer, u64)>,
     slots: Vec<Buffer>,
@@ -101,21 +82,20 @@ pub struct GpuDevice {
     ring: [Place; RING],
     next: u64,
     recording: Option<GpuRecording>,
-    clocks: Option<Clocks>,
+    /// Clocks that no run in flight has.
+    clocks: Option<Arc<Clocks>>,
     stamps: Vec<f64>,
     /// Bytes of each slot in the last run, when guards are on.
     guarded: Option<Vec<u64>>,
-    failure: Arc<Mutex<Option<String>>>,
+    failures: Failures,
     counts: Counts,
+    host: HostTime,
 }
 
 /// Fills slots and guards in tests: four of it are a NaN.
 const POISON: u8 = 0xff;
 /// Guard bytes behind each slot in tests.
 const GUARD: u64 = 256;
-/// Time stamps that one query set holds.
-const MAX_STAMPS: u32 = 4096;
-
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -124,17 +104,7 @@ impl GpuDevice {
     /// Opens an adapter.
     pub fn open(options: &Options) -> Result<GpuDevice, OpenError> {
         let open = adapter::open(options.name.as_deref())?;
-        let failure: Arc<Mutex<Option<String>>> = Arc::default();
-        let noted = failure.clone();
-        open.device.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
-            lock(&noted).get_or_insert_with(|| e.to_string());
-        }));
-        let noted = failure.clone();
-        open.device.set_device_lost_callback(move |reason, what| {
-            if reason != wgpu::DeviceLostReason::Destroyed {
-                *lock(&noted) = Some(format!("the device was lost: {what}"));
-            }
-        });
+        let failures = Failures::of(&open.device);
         let pipelines = Pipelines::new(&open.device, &open.info, options.cache.as_deref());
         let binding = open.limits.max_storage_buffer_binding_size.min(open.limits.max_buffer_size);
         let memory = Memory { device: open.device, queue: open.queue, name: open.name.clone(), binding };
@@ -142,19 +112,24 @@ impl GpuDevice {
         let batch = memory.storage("the step batch", 4096).map_err(refused)?;
         let feed = memory.storage("the feed", 4 * FEED).map_err(refused)?;
         let zeros = memory.storage("words to meet at", 4 * ZERO_WORDS as u64).map_err(refused)?;
+        let mut caps = open.caps;
+        if options.plain {
+            caps = WgslCaps { f16: false, subgroups: None, coop: 0, ..caps };
+        }
+        caps.binding_bytes = caps.binding_bytes.min(options.binding_bytes.unwrap_or(u64::MAX));
         Ok(GpuDevice {
             adapter: open.name,
-            caps: if options.plain {
-                WgslCaps { f16: false, subgroups: None, coop: 0, ..open.caps }
-            } else {
-                open.caps
-            },
+            inside: open.features.contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES) && !options.plain,
+            caps,
             features: open.features,
-            memory_bytes: open.memory,
+            memory_bytes: options.memory.or(open.memory),
+            lost_at: options.lost_at,
             is_software: open.info.device_type == wgpu::DeviceType::Cpu,
+            hands: Hands::new(&memory.device, &memory.queue),
             memory,
             pipelines,
-            commit: options.commit,
+            how: HandOver::by(Commit::Tick),
+            capture: options.capture,
             weights: vec![],
             states: vec![],
             slots: vec![],
@@ -168,8 +143,9 @@ impl GpuDevice {
             clocks: None,
             stamps: vec![],
             guarded: None,
-            failure,
+            failures,
             counts: Counts::default(),
+            host: HostTime::default(),
         })
     }
 
@@ -178,24 +154,19 @@ impl GpuDevice {
         &self.adapter
     }
 
+    /// What makes kernels slower here than on most adapters: what is missing, and what that means.
+    pub fn lacks(&self) -> Vec<(&'static str, &'static str)> {
+        adapter::slower(&self.caps)
+    }
+
     /// What kernels may use.
     pub fn caps(&self) -> WgslCaps {
         self.caps
     }
 
-    /// Bytes of the adapter's memory, where the backend tells.
-    pub fn memory_bytes(&self) -> Option<u64> {
-        self.memory_bytes
-    }
-
     /// A processor plays the GPU.
     pub fn is_software(&self) -> bool {
         self.is_software
-    }
-
-    /// Changes how dispatches are handed over.
-    pub fn set_commit(&mut self, commit: Commit) {
-        self.commit = commit;
     }
 
     fn failed(&self, at: String, why: String) -> DeviceError {
@@ -204,14 +175,45 @@ impl GpuDevice {
 
     /// What the driver complained about since the last time.
     fn check(&self) -> Result<(), DeviceError> {
-        match lock(&self.failure).take() {
+        match self.failures.take() {
             None => Ok(()),
             Some(why) => Err(self.failed(String::new(), why)),
         }
     }
 
+    fn gone(&self, _: Gone) -> DeviceError {
+        self.failed(String::new(), "the thread that encodes ended: run again without --encode-thread".into())
+    }
+
+    fn note(&mut self, done: Done) {
+        self.counts.dispatches += done.dispatches;
+        self.counts.commits += done.commits;
+        self.counts.waits += done.waits;
+        self.host.encode += done.host.encode;
+        self.host.ahead += done.host.ahead;
+        let place = &mut self.ring[(done.ticket.0 % RING as u64) as usize];
+        if let Some(run) = place.run.as_mut().filter(|run| run.ticket == done.ticket) {
+            run.index = Some(done.index);
+            if let Some((_, stamps)) = &mut run.clocks {
+                *stamps = done.stamps;
+            }
+        }
+    }
+
+    /// Waits until the encoding thread, if there is one, has handed everything over.
+    fn settle(&mut self) -> Result<(), DeviceError> {
+        while let Some(done) = self.hands.take(true).map_err(|e| self.gone(e))? {
+            self.note(done);
+        }
+        Ok(())
+    }
+
     /// Slots large enough for a batch.
     fn place_slots(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
+        if self.guarded.is_some() {
+            // They are filled at once: not in front of a run that was given to the encoding thread.
+            self.settle()?;
+        }
         let guard = if self.guarded.is_some() { GUARD } else { 0 };
         for (i, bytes) in bytes.iter().enumerate() {
             let wanted = (bytes + guard).max(16).next_multiple_of(16);
@@ -246,15 +248,15 @@ impl GpuDevice {
         }
     }
 
-    fn bind_groups(&self, r: &GpuRecording) -> Result<(), DeviceError> {
-        let mut groups = lock(&r.groups);
-        if groups.0 == self.generation && groups.1.len() == r.entries.len() {
-            return Ok(());
+    fn bind_groups(&self, r: &GpuRecording) -> Result<Arc<Vec<Option<wgpu::BindGroup>>>, DeviceError> {
+        let mut kept = lock(&r.groups);
+        if kept.0 == self.generation && kept.1.len() == r.entries.len() {
+            return Ok(kept.1.clone());
         }
-        groups.1.clear();
+        let mut groups = vec![];
         for entry in &r.entries {
             let Entry::Dispatch(n, pipeline) = entry else {
-                groups.1.push(None);
+                groups.push(None);
                 continue;
             };
             let d = &r.plan.dispatches[*n];
@@ -265,108 +267,45 @@ impl GpuDevice {
                 };
                 entries.push(wgpu::BindGroupEntry { binding: i as u32, resource: buffer.as_entire_binding() });
             }
-            groups.1.push(Some(self.memory.device.create_bind_group(&wgpu::BindGroupDescriptor {
+            groups.push(Some(self.memory.device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: Some(&d.name),
                 layout: &pipeline.layout,
                 entries: &entries,
             })));
         }
-        groups.0 = self.generation;
-        Ok(())
+        *kept = (self.generation, Arc::new(groups));
+        Ok(kept.1.clone())
     }
 
-    /// Makes query sets for so many stamps, where the device has clocks.
-    fn make_clocks(&mut self, count: u32) -> Result<(), DeviceError> {
-        let has = Features::TIMESTAMP_QUERY_INSIDE_PASSES | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS;
-        if count == 0 || count > MAX_STAMPS || !self.features.intersects(has) {
-            self.clocks = None;
-            return Ok(());
-        }
-        if self.clocks.as_ref().is_some_and(|c| c.count == count) {
-            return Ok(());
-        }
-        let bytes = 8 * u64::from(count);
-        let set = self.memory.device.create_query_set(&wgpu::QuerySetDescriptor {
-            label: None,
-            ty: wgpu::QueryType::Timestamp,
-            count,
-        });
-        let resolved =
-            self.memory.buffer("time stamps", bytes, BufferUsages::QUERY_RESOLVE | BufferUsages::COPY_SRC)?;
-        let back = self.memory.buffer("time stamps", bytes, BufferUsages::MAP_READ | BufferUsages::COPY_DST)?;
-        self.clocks = Some(Clocks { set, resolved, back, count });
-        Ok(())
-    }
-
-    /// Encodes and submits all entries.
-    fn hand_over(&mut self, r: &GpuRecording, batch: &StepBatch) -> (Option<wgpu::CommandEncoder>, u64) {
-        let per = match self.commit {
-            Commit::Each => 1,
-            Commit::Every(k) => k.max(1),
-            Commit::Tick => usize::MAX,
+    /// Clocks for the stamps of a run, where any are wanted and the device has clocks.
+    fn clocks_for(&mut self, r: &GpuRecording) -> Result<Option<Arc<Clocks>>, DeviceError> {
+        let own = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
+        let count = match self.how.timed && own == 0 {
+            true => 2 * self.how.commit.submissions(r.dispatches()),
+            false => own,
         };
-        let bind = batch.bind();
-        let groups = lock(&r.groups);
-        let inside = self.features.contains(Features::TIMESTAMP_QUERY_INSIDE_PASSES);
-        let device = &self.memory.device;
-        let (mut stamp, mut commits, mut since) = (0, 0, 0);
-        let mut encoder = device.create_command_encoder(&Default::default());
-        let mut entries = r.entries.iter().zip(&groups.1).peekable();
-        while entries.peek().is_some() {
-            {
-                let mut pass = encoder.begin_compute_pass(&Default::default());
-                while let Some((entry, group)) = entries.peek() {
-                    match entry {
-                        Entry::Stamp => match &self.clocks {
-                            Some(clocks) if inside => {
-                                pass.write_timestamp(&clocks.set, stamp);
-                                stamp += 1;
-                            }
-                            Some(_) => break,
-                            None => {}
-                        },
-                        Entry::Dispatch(n, pipeline) => {
-                            if since == per {
-                                break;
-                            }
-                            let d = &r.plan.dispatches[*n];
-                            let grid = d.grid.eval(bind).max(1);
-                            let x = grid.min(65_535);
-                            pass.set_pipeline(&pipeline.pipeline);
-                            pass.set_bind_group(0, group.as_ref(), &[]);
-                            pass.dispatch_workgroups(x as u32, grid.div_ceil(x) as u32, 1);
-                            self.counts.dispatches += 1;
-                            since += 1;
-                        }
-                    }
-                    entries.next();
-                }
-            }
-            // A pass ends where a stamp needs an end of a pass, or where so many dispatches are handed over.
-            if let (Some((Entry::Stamp, _)), Some(clocks)) = (entries.peek(), &self.clocks) {
-                encoder.write_timestamp(&clocks.set, stamp);
-                stamp += 1;
-                entries.next();
-            } else if since == per && entries.peek().is_some() {
-                self.memory.queue.submit([encoder.finish()]);
-                commits += 1;
-                since = 0;
-                encoder = device.create_command_encoder(&Default::default());
-            }
+        let count = u32::try_from(count).unwrap_or(u32::MAX);
+        if count == 0 || count > MAX_STAMPS || !self.features.contains(Features::TIMESTAMP_QUERY) {
+            return Ok(None);
         }
-        if let Some(clocks) = &self.clocks {
-            encoder.resolve_query_set(&clocks.set, 0..clocks.count, &clocks.resolved, 0);
-            encoder.copy_buffer_to_buffer(&clocks.resolved, 0, &clocks.back, 0, 8 * u64::from(clocks.count));
+        match self.clocks.take().filter(|c| c.count >= count) {
+            Some(spare) => Ok(Some(spare)),
+            None => Ok(Some(Arc::new(Clocks::new(&self.memory, count)?))),
         }
-        (Some(encoder), commits)
     }
 
     /// Waits for a run and reads its clocks.
     fn wait_for(&mut self, place: usize) -> Result<(), DeviceError> {
+        while self.ring[place].run.as_ref().is_some_and(|run| run.index.is_none()) {
+            match self.hands.take(true).map_err(|e| self.gone(e))? {
+                Some(done) => self.note(done),
+                None => return Err(self.gone(Gone)),
+            }
+        }
         let Some(run) = &mut self.ring[place].run else { return Ok(()) };
         if !run.is_waited {
             run.is_waited = true;
-            let wait = wgpu::PollType::Wait { submission_index: Some(run.index.clone()), timeout: None };
+            let wait = wgpu::PollType::Wait { submission_index: run.index.clone(), timeout: None };
             self.counts.waits += 1;
             if let Err(e) = self.memory.device.poll(wait) {
                 let why = e.to_string();
@@ -374,28 +313,13 @@ impl GpuDevice {
                 return Err(self.failed(String::new(), why));
             }
         }
+        let clocks = run.clocks.take();
         self.check()?;
-        self.read_clocks()
-    }
-
-    fn read_clocks(&mut self) -> Result<(), DeviceError> {
-        let Some(clocks) = &self.clocks else { return Ok(()) };
-        clocks.back.map_async(wgpu::MapMode::Read, .., |_| {});
-        let _ = self.memory.device.poll(wgpu::PollType::wait_indefinitely());
-        let ticks: Vec<u64> = match clocks.back.get_mapped_range(..) {
-            Ok(view) => bytemuck::pod_collect_to_vec(&view),
-            Err(e) => return Err(self.failed(String::new(), e.to_string())),
-        };
-        clocks.back.unmap();
-        let period = f64::from(self.memory.queue.get_timestamp_period()) * 1e-9;
-        let first = ticks.first().copied().unwrap_or(0);
-        // A driver that gives zeros has no clock: that is not a time.
-        let is_offered = ticks.iter().all(|&t| t > 0);
-        self.stamps.clear();
-        if is_offered {
-            self.stamps.extend(ticks.iter().map(|&t| t.saturating_sub(first) as f64 * period));
+        if let Some((clocks, count)) = clocks.filter(|(_, count)| *count > 0) {
+            let read = clocks.read(count, self.memory.queue.get_timestamp_period());
+            self.stamps = read.map_err(|why| self.failed(String::new(), why))?;
+            self.clocks = Some(clocks);
         }
-        self.clocks = None;
         Ok(())
     }
 }
@@ -409,18 +333,14 @@ impl Device for GpuDevice {
         Target::Wgsl(self.caps)
     }
 
-    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+    fn memory(&self) -> Option<u64> {
+        self.memory_bytes
+    }
+
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError> {
         self.weights.clear();
         self.generation += 1;
-        let total: u64 = weights.iter().map(|w| (**w).as_ref().len() as u64).sum();
-        if let Some(have) = self.memory_bytes.filter(|have| total > *have) {
-            let what = format!("weights ({} MB more than the {} MB it has)", (total - have) >> 20, have >> 20);
-            return Err(DeviceError::Memory { device: self.adapter.clone(), asked: total, what });
-        }
-        for weight in weights {
-            self.weights.push(self.memory.upload("a weight", (*weight).as_ref())?);
-        }
-        self.memory.queue.submit([]);
+        self.weights = self.memory.upload(weights)?;
         self.check()
     }
 
@@ -434,7 +354,7 @@ impl Device for GpuDevice {
     }
 
     fn begin(&mut self, plan: &Arc<Plan>) {
-        self.recording = Some(GpuRecording { plan: plan.clone(), entries: vec![], groups: Mutex::default() });
+        self.recording = Some(GpuRecording { plan: plan.clone(), entries: vec![], groups: Default::default() });
     }
 
     fn encode(&mut self, n: usize) -> Result<(), DeviceError> {
@@ -465,11 +385,26 @@ impl Device for GpuDevice {
 
     fn finish(&mut self) -> Recording {
         self.pipelines.save();
-        Recording(Box::new(self.recording.take()))
+        Recording(Box::new(self.recording.take().map(Arc::new)))
+    }
+
+    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
+        if how.commit == Commit::Replay {
+            let why = "wgpu keeps no recording of a tick, each is encoded afresh: give --commit tick, every:K or each";
+            return Err(DeviceError::Choice(why.into()));
+        }
+        self.settle()?;
+        let started = self.hands.set_thread(how.encode_thread);
+        started.map_err(|e| {
+            self.failed(String::new(), format!("no thread to encode on: {e}; leave --encode-thread out"))
+        })?;
+        self.how = how;
+        Ok(())
     }
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
-        let Some(Some(r)) = recording.0.downcast_ref::<Option<GpuRecording>>() else {
+        self.check()?;
+        let Some(Some(r)) = recording.0.downcast_ref::<Option<Arc<GpuRecording>>>() else {
             return Err(DeviceError::Batch("the recording is not one of the wgpu device".into()));
         };
         let plan = &*r.plan;
@@ -487,43 +422,63 @@ impl Device for GpuDevice {
             self.batch = self.memory.storage("the step batch", 8 * words.len() as u64)?;
             self.generation += 1;
         }
-        self.memory.queue.write_buffer(&self.batch, 0, bytemuck::cast_slice(&words));
-        self.bind_groups(r)?;
-        let stamps = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
+        let groups = self.bind_groups(r)?;
         self.stamps.clear();
-        self.make_clocks(stamps as u32)?;
 
         // The place of the oldest run: its outputs are given up.
         let ticket = Ticket(self.next);
         self.next += 1;
+        if self.lost_at == Some(ticket.0) {
+            self.memory.device.destroy();
+        }
         let place = (ticket.0 % RING as u64) as usize;
         self.wait_for(place)?;
-        let sizes: Vec<u64> = plan.outputs.iter().map(|(slot, _)| bytes[*slot].next_multiple_of(16)).collect();
-        let total: u64 = sizes.iter().sum::<u64>().max(16);
-        match &self.ring[place].buffer {
-            Some(b) if b.size() >= total => b.unmap(),
-            _ => {
-                let usage = BufferUsages::MAP_READ | BufferUsages::COPY_DST;
-                self.ring[place].buffer = Some(self.memory.buffer("outputs", total, usage)?);
+        let clocks = self.clocks_for(r)?;
+        let (mut outputs, mut offsets, mut total) = (vec![], vec![], 0);
+        for &(slot, _) in &plan.outputs {
+            let size = bytes[slot].next_multiple_of(16);
+            outputs.push((self.slots[slot].clone(), total, size.min(self.slots[slot].size())));
+            offsets.push(total);
+            total += size;
+        }
+        let back = match self.ring[place].buffer.take().filter(|b| b.size() >= total) {
+            Some(b) => {
+                b.unmap();
+                b
             }
-        }
-        let (encoder, commits) = self.hand_over(r, batch);
-        let (Some(mut encoder), Some(back)) = (encoder, &self.ring[place].buffer) else {
-            return Err(self.failed(String::new(), "there is no place for outputs".into()));
+            None => self.memory.buffer("outputs", total.max(16), BufferUsages::MAP_READ | BufferUsages::COPY_DST)?,
         };
-        let (mut offsets, mut at) = (vec![], 0);
-        for ((slot, _), size) in plan.outputs.iter().zip(&sizes) {
-            let size = (*size).min(self.slots[*slot].size());
-            encoder.copy_buffer_to_buffer(&self.slots[*slot], 0, back, at, size);
-            offsets.push(at);
-            at += size;
+        let run = Run { ticket, index: None, clocks: clocks.clone().map(|c| (c, 0)), offsets, is_waited: false };
+        self.ring[place] = Place { buffer: Some(back.clone()), run: Some(run) };
+        let job = Job {
+            ticket,
+            recording: r.clone(),
+            groups,
+            batch: (self.batch.clone(), words),
+            bind: batch.bind(),
+            how: self.how,
+            clocks,
+            inside: self.inside,
+            outputs,
+            back,
+            is_captured: self.capture == Some(self.next),
+        };
+        if let Some(done) = self.hands.give(job).map_err(|e| self.gone(e))? {
+            self.note(done);
         }
-        let index = self.memory.queue.submit([encoder.finish()]);
-        back.map_async(wgpu::MapMode::Read, .., |_| {});
-        self.ring[place].run = Some(Run { ticket, index, offsets, is_waited: false });
-        self.counts.commits += commits + 1;
+        while let Some(done) = self.hands.take(false).map_err(|e| self.gone(e))? {
+            self.note(done);
+        }
         self.check()?;
         Ok(ticket)
+    }
+
+    fn most_ticks(&self) -> usize {
+        1
+    }
+
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError> {
+        batches.iter().map(|batch| self.submit(recording, batch)).collect()
     }
 
     fn wait(&mut self) -> Result<(), DeviceError> {
@@ -557,6 +512,8 @@ impl Device for GpuDevice {
     }
 
     fn read_state(&mut self, index: usize) -> Vec<u8> {
+        // A failure shows in the next submission, which reports it.
+        let _ = self.settle();
         match self.states.get(index) {
             Some((buffer, bytes)) => self.memory.read(buffer, 0, *bytes).unwrap_or_default(),
             None => vec![],
@@ -564,6 +521,7 @@ impl Device for GpuDevice {
     }
 
     fn write_state(&mut self, index: usize, bytes: &[u8]) {
+        let _ = self.settle();
         if let Some((buffer, _)) = self.states.get(index) {
             self.memory.write(buffer, 0, bytes);
         }
@@ -584,5 +542,9 @@ impl Device for GpuDevice {
 
     fn counts(&self) -> Counts {
         self.counts
+    }
+
+    fn host_time(&self) -> HostTime {
+        self.host
     }
 }

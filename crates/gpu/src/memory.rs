@@ -1,12 +1,12 @@
 //! Buffers: weights, states, slots, the words of the batch, the feed, and the ring of outputs.
 
-use onetrip_core::device::DeviceError;
+use onetrip_core::device::{DeviceError, WeightData};
 use wgpu::{Buffer, BufferUsages};
 
 /// Sequences that the feed has room for.
 pub const FEED: u64 = 16_384;
-/// Bytes uploaded before the device is waited for: bounds the copy that the driver holds.
-const UPLOAD: usize = 64 << 20;
+/// Bytes copied to a device at once; so many more may wait for their turn: bounds the copies that the driver holds.
+const UPLOAD: usize = 32 << 20;
 
 /// Makes buffers and says what could not be had.
 pub struct Memory {
@@ -43,17 +43,29 @@ impl Memory {
         if errors.iter().any(|e| e.is_some()) { Err(self.error(bytes, what)) } else { Ok(made) }
     }
 
-    /// A buffer with these bytes in it.
-    pub fn upload(&self, what: &str, bytes: &[u8]) -> Result<Buffer, DeviceError> {
-        let buffer = self.storage(what, bytes.len() as u64)?;
-        for (i, part) in bytes.chunks(UPLOAD).enumerate() {
-            self.write(&buffer, (i * UPLOAD) as u64, part);
-            if part.len() == UPLOAD {
-                self.queue.submit([]);
-                let _ = self.device.poll(wgpu::PollType::wait_indefinitely());
+    /// Buffers with these weights in them. Each is dropped when it is copied; while one part crosses the bus, the next is
+    /// written.
+    pub fn upload(&self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<Vec<Buffer>, DeviceError> {
+        let (mut buffers, mut written, mut last) = (vec![], 0, None);
+        for weight in weights {
+            let bytes = (*weight).as_ref();
+            let buffer = self.storage("a weight", bytes.len() as u64)?;
+            for (i, part) in bytes.chunks(UPLOAD).enumerate() {
+                self.write(&buffer, (i * UPLOAD) as u64, part);
+                written += part.len();
+                if written >= UPLOAD {
+                    written = 0;
+                    let before = last.replace(self.queue.submit([]));
+                    let wait =
+                        before.map(|index| wgpu::PollType::Wait { submission_index: Some(index), timeout: None });
+                    // What goes wrong comes back with the next error that is asked for.
+                    let _ = wait.map(|wait| self.device.poll(wait));
+                }
             }
+            buffers.push(buffer);
         }
-        Ok(buffer)
+        self.queue.submit([]);
+        Ok(buffers)
     }
 
     /// Writes bytes, padded to whole words.

@@ -1,26 +1,174 @@
 //! Counted is run: what the device counts while it runs is what the plan's ledger says.
 
-use libtest_mimic::{Failed, Trial};
-use onetrip_core::device::Counts;
+use libtest_mimic::{Completion, Failed, Trial};
+use onetrip_core::device::{Commit, Counts, HandOver};
 use onetrip_core::expr::Bind;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
+use onetrip_core::ops::{Target, WgslCaps};
 use onetrip_core::probe::{Probe, Silent, Stamps, dispatch_times};
 use onetrip_engine::files::ModelFile;
-use onetrip_engine::model::PlanKey;
+use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
 
+use crate::gpu::TINY;
 use crate::harness::{Options, load};
 use crate::small::Small;
 
 /// The tests.
 pub fn tests() -> Vec<Trial> {
-    vec![
+    type Test = fn(&Options) -> Result<(), Failed>;
+    let on_gpu: [(&str, Test); 4] = [
+        ("counts/a gpu counts what the ledger says, by every commit policy and on either thread", gpu_policies),
+        ("counts/tokens are the same by every commit policy, on either thread, and while captured", gpu_tokens),
+        (
+            "counts/a gpu stamps each submission when asked, or each dispatch, inside of passes or at their ends",
+            gpu_stamps,
+        ),
+        ("counts/a gpu has no kept recording, and says so", gpu_replay),
+    ];
+    let mut tests: Vec<Trial> =
+        on_gpu.into_iter().map(|(name, test)| Trial::ignorable_test(name, move || on(test))).collect();
+    tests.extend([
         Trial::test("counts/a device counts what the ledger says, for every class of batch", every_class),
         Trial::test("counts/stamps do not change what runs, and there are two for each dispatch", stamped),
         Trial::test("counts/steps of an engine count as their plans", steps),
-    ]
+        Trial::test("counts/a cpu has nothing to hand over, and says so", cpu_hands_nothing_over),
+        Trial::test("counts/the barriers that are modelled for wgpu are those of a Vulkan trace", traced),
+    ]);
+    tests
+}
+
+/// Runs a test where there is a GPU adapter.
+fn on(test: fn(&Options) -> Result<(), Failed>) -> Result<Completion, Failed> {
+    if onetrip_gpu::adapters().is_empty() {
+        return Ok(Completion::ignored_with("not run: there is no GPU adapter"));
+    }
+    test(&Options { sequences: 3, ..Options::default().on_gpu() }).map(|()| Completion::Completed)
+}
+
+/// Policies, each on the calling thread and on a second one.
+fn ways() -> Vec<HandOver> {
+    let all = [Commit::Each, Commit::Every(4), Commit::Every(7), Commit::Tick].map(HandOver::by);
+    all.into_iter().flat_map(|how| [how, HandOver { encode_thread: true, ..how }]).collect()
+}
+
+fn gpu_engine(o: &Options) -> Result<Engine, Failed> {
+    load(ModelFile::from_slice("small model", &Small::new("llama", false, 1).gguf(&|_| DType::Q8_0)?)?, o)
+}
+
+fn gpu_policies(o: &Options) -> Result<(), Failed> {
+    let mut engine = gpu_engine(o)?;
+    for bind in [BATCHES[0], BATCHES[2]] {
+        let key = PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 });
+        let rows = engine.recorded(key)?.plan.dispatches.len();
+        for how in ways() {
+            engine.set_hand_over(how)?;
+            for stamped in [false, true] {
+                let probe: &mut dyn Probe = if stamped { &mut Stamps } else { &mut Silent };
+                let commits = how.commit.submissions(rows) as u64;
+                counted_with(&mut engine, bind, 3, probe, commits).map_err(|e| format!("{how}, {bind:?}: {e}"))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Greedy texts of three sequences that run ahead, with a prompt in between.
+fn texts(engine: &mut Engine) -> Result<Vec<Vec<u32>>, Failed> {
+    let seqs = crate::harness::sequences(engine, 3)?;
+    let until = |engine: &mut Engine, seqs: &[usize], n: usize| -> Result<(), Failed> {
+        while seqs.iter().any(|&s| engine.known(s) < n) {
+            engine.step()?.ok_or("nothing left to run")?;
+        }
+        Ok(())
+    };
+    for (i, &seq) in seqs[..2].iter().enumerate() {
+        engine.scheduler().set_tokens(seq, &[5 + i as u32; 9]);
+    }
+    until(engine, &seqs[..2], 20)?;
+    engine.scheduler().set_tokens(seqs[2], &[9; 30]);
+    until(engine, &seqs, 45)?;
+    let texts = seqs.iter().map(|&s| engine.scheduler().tokens(s)[..45].to_vec()).collect();
+    seqs.iter().for_each(|&s| engine.scheduler().remove(s));
+    Ok(texts)
+}
+
+fn gpu_tokens(o: &Options) -> Result<(), Failed> {
+    let mut engine = gpu_engine(o)?;
+    let want = texts(&mut engine)?;
+    for how in ways() {
+        engine.set_hand_over(how)?;
+        let have = texts(&mut engine)?;
+        if have != want {
+            return Err(format!("{how}: {have:?}, by tick {want:?}").into());
+        }
+    }
+    for n in [1, 4] {
+        let options = onetrip_gpu::Options { capture: Some(n), ..Default::default() };
+        let model = onetrip_engine::model::Model::new(
+            ModelFile::from_slice("small model", &Small::new("llama", false, 1).gguf(&|_| DType::Q8_0)?)?,
+            o.model(),
+        )?;
+        let device = Box::new(onetrip_gpu::GpuDevice::open(&options)?);
+        let mut captured = Engine::load(model, device, o.context, o.sequences, 1, &|_, _| {})?;
+        if texts(&mut captured)? != want {
+            return Err(format!("while step {n} is captured the texts differ").into());
+        }
+    }
+    Ok(())
+}
+
+fn gpu_stamps(o: &Options) -> Result<(), Failed> {
+    let file = Small::new("llama", false, 1).gguf(&|_| DType::Q8_0)?;
+    let bind = BATCHES[0];
+    let key = PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 });
+    for plain in [false, true] {
+        let device = onetrip_gpu::GpuDevice::open(&onetrip_gpu::Options { plain, ..Default::default() })?;
+        let target = onetrip_core::device::Device::target(&device);
+        let options = onetrip_engine::model::ModelOptions { target, ..o.model() };
+        let model = onetrip_engine::model::Model::new(ModelFile::from_slice("small model", &file)?, options)?;
+        let mut engine = Engine::load(model, Box::new(device), o.context, o.sequences, 1, &|_, _| {})?;
+        let mut batch = engine.shaped_batch(bind)?;
+        let (silent, stamped) = (engine.record_with(key, &mut Silent)?, engine.record_with(key, &mut Stamps)?);
+        let rows = silent.plan.dispatches.len();
+        for how in ways() {
+            let untimed = engine.set_hand_over(how).and_then(|()| engine.submit(&silent, &mut batch));
+            if untimed.is_err() || !engine.device().stamps().is_empty() {
+                return Err(format!("{how}: stamps that nobody asked for").into());
+            }
+            engine.set_hand_over(HandOver { timed: true, ..how })?;
+            for (recorded, pairs) in [(&silent, how.commit.submissions(rows)), (&stamped, rows)] {
+                engine.submit(recorded, &mut batch)?;
+                let stamps = engine.device().stamps();
+                if stamps.len() != 2 * pairs || stamps.windows(2).any(|w| w[1] < w[0]) || stamps.last() <= Some(&0.0) {
+                    return Err(format!("{how}, plain: {plain}: for {pairs} pairs stamps {stamps:?}").into());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn gpu_replay(o: &Options) -> Result<(), Failed> {
+    let mut engine = gpu_engine(o)?;
+    match engine.set_hand_over(HandOver::by(Commit::Replay)) {
+        Err(e) if e.to_string().contains("--commit tick") => Ok(()),
+        other => Err(format!("{other:?}").into()),
+    }
+}
+
+fn cpu_hands_nothing_over() -> Result<(), Failed> {
+    let mut engine = engine("llama", Fuse::All)?;
+    engine.set_hand_over(HandOver::by(Commit::Tick))?;
+    for how in ["each", "every:4", "replay", "tick+thread"] {
+        match engine.set_hand_over(how.parse()?) {
+            Err(e) if e.to_string().contains("--encode-thread") => {}
+            other => return Err(format!("{how}: {other:?}").into()),
+        }
+    }
+    Ok(())
 }
 
 const BATCHES: [Bind; 5] = [
@@ -62,6 +210,17 @@ fn every_class() -> Result<(), Failed> {
 
 /// Runs a batch some times; the counts must be as many times the ledger's.
 fn counted(engine: &mut Engine, bind: Bind, times: u64, probe: &mut dyn Probe) -> Result<(), String> {
+    counted_with(engine, bind, times, probe, 1)
+}
+
+/// The same by a policy that makes so many commits.
+fn counted_with(
+    engine: &mut Engine,
+    bind: Bind,
+    times: u64,
+    probe: &mut dyn Probe,
+    commits: u64,
+) -> Result<(), String> {
     let text = |e: onetrip_engine::step::StepError| e.to_string();
     let mut batch = engine.shaped_batch(bind).map_err(text)?;
     let key = PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 });
@@ -72,7 +231,9 @@ fn counted(engine: &mut Engine, bind: Bind, times: u64, probe: &mut dyn Probe) -
     }
     let have = since(engine.device().counts(), before);
     let l = recorded.plan.ledger(bind);
-    let want = [l.dispatches, l.barriers, l.commits, l.waits, l.copies].map(|n| n * times);
+    // A GPU's barriers are those of its driver.
+    let barriers = if engine.device().name() == "cpu" { l.barriers } else { 0 };
+    let want = [l.dispatches, barriers, commits * l.commits, l.waits, l.copies].map(|n| n * times);
     if have == want { Ok(()) } else { Err(format!("counted {have:?}, the ledger says {want:?}")) }
 }
 
@@ -88,6 +249,31 @@ fn stamped() -> Result<(), Failed> {
     }
     if times.iter().any(|t| *t < 0.0) || gaps < 0.0 || times.iter().sum::<f64>() <= 0.0 {
         return Err(format!("times {times:?}, gaps {gaps}").into());
+    }
+    Ok(())
+}
+
+/// Dispatches and barriers of a decode step of the embedded model that GFXReconstruct saw on Mesa's software Vulkan while
+/// this very test ran (`bench/runs/2026-11-30-software-vulkan`): with all rules, and with none.
+const TRACED: [(Fuse, (usize, u64)); 2] = [(Fuse::All, (28, 28)), (Fuse::None, (101, 99))];
+
+fn traced() -> Result<(), Failed> {
+    for (fuse, traced) in TRACED {
+        let caps = WgslCaps { subgroups: Some((8, 8)), ..WgslCaps::default() };
+        let o = Options::default().fused(fuse);
+        let options = ModelOptions { target: Target::Wgsl(caps), device: "gpu".into(), ..o.model() };
+        let plan =
+            Model::new(ModelFile::from_bytes(TINY)?, options)?.plan(PlanKey::of(1, 1, Want::Sample { top: 0 }))?;
+        let have = (plan.dispatches.len(), plan.barriers());
+        if have != traced {
+            return Err(format!("dispatches and barriers {have:?}, traced {traced:?}").into());
+        }
+        // What a trace can be made of.
+        if !onetrip_gpu::adapters().is_empty() {
+            let mut engine = load(ModelFile::from_bytes(TINY)?, &o.on_gpu())?;
+            let mut batch = engine.shaped_batch(Bind { t: 1, s: 1, l: 20 })?;
+            engine.time_step(&mut batch)?;
+        }
     }
     Ok(())
 }

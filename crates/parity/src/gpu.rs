@@ -13,12 +13,14 @@ use onetrip_core::plan::{Layouts, Plan, lower};
 use onetrip_core::selftest::{Verdict, case_plan, on_target, run_case};
 use onetrip_core::tensor::Role;
 use onetrip_engine::files::ModelFile;
+use onetrip_engine::model::PlanKey;
+use onetrip_engine::page::Want;
 use onetrip_gpu::GpuDevice;
 
 use crate::harness::{Options, differences, exceeds, forced, load, sequences};
 
 /// The embedded model.
-static TINY: &[u8] = include_bytes!("../../../assets/tiny.gguf");
+pub(crate) static TINY: &[u8] = include_bytes!("../../../assets/tiny.gguf");
 
 /// Operations of a case that is large for a processor that plays the GPU.
 const LARGE: u64 = 4_000_000;
@@ -28,20 +30,31 @@ type Opened = Result<Mutex<GpuDevice>, String>;
 
 type Open = fn() -> &'static Opened;
 
-fn open(plain: bool) -> Opened {
-    let options = onetrip_gpu::Options { plain, ..Default::default() };
+fn open(options: onetrip_gpu::Options) -> Opened {
     GpuDevice::open(&options).map(Mutex::new).map_err(|e| e.to_string())
 }
 
 fn device() -> &'static Opened {
     static DEVICE: OnceLock<Opened> = OnceLock::new();
-    DEVICE.get_or_init(|| open(false))
+    DEVICE.get_or_init(|| open(Default::default()))
 }
 
 /// The same adapter, as if it had nothing optional.
 fn plain() -> &'static Opened {
     static DEVICE: OnceLock<Opened> = OnceLock::new();
-    DEVICE.get_or_init(|| open(true))
+    DEVICE.get_or_init(|| open(onetrip_gpu::Options { plain: true, ..Default::default() }))
+}
+
+/// The same adapter with bindings so small that matrices of cases lie in shards: of formats with few bits,
+fn small_bindings() -> &'static Opened {
+    static DEVICE: OnceLock<Opened> = OnceLock::new();
+    DEVICE.get_or_init(|| open(onetrip_gpu::Options { binding_bytes: Some(9 << 10), ..Default::default() }))
+}
+
+/// and of floats.
+fn medium_bindings() -> &'static Opened {
+    static DEVICE: OnceLock<Opened> = OnceLock::new();
+    DEVICE.get_or_init(|| open(onetrip_gpu::Options { binding_bytes: Some(34 << 10), ..Default::default() }))
 }
 
 /// One test per op for its kernels as text and one for their results.
@@ -49,8 +62,14 @@ pub fn tests() -> Vec<Trial> {
     let mut tests = vec![];
     for op in Op::NAMES {
         tests.push(Trial::test(format!("kernels/{op}/wgsl is valid and translates"), move || translate(op)));
-        let devices: [(&str, Open, bool); 2] = [("gpu", device, false), ("gpu without subgroups", plain, true)];
-        for (name, device, others) in devices {
+        let devices: [(&str, Open, bool); 4] = [
+            ("gpu", device, false),
+            ("gpu without subgroups", plain, true),
+            ("gpu with bindings of 9 KB", small_bindings, true),
+            ("gpu with bindings of 34 KB", medium_bindings, true),
+        ];
+        let has_matrices = matches!(*op, "matmul" | "embed");
+        for (name, device, others) in devices.into_iter().take(if has_matrices { 4 } else { 2 }) {
             tests.push(Trial::ignorable_test(format!("op/{op}/{name}"), move || match device() {
                 Err(why) => Ok(Completion::ignored_with(format!("not run: {why}"))),
                 Ok(device) => {
@@ -61,9 +80,10 @@ pub fn tests() -> Vec<Trial> {
         }
     }
     type Test = fn() -> Result<(), Failed>;
-    let models: [(&str, Test); 2] = [
+    let models: [(&str, Test); 3] = [
         ("pages/qwen35/computes what the numpy implementation does (gpu)", crate::qwen35::numpy_on_gpu),
         ("models/tiny/logits are those of the CPU (gpu)", tiny),
+        ("models/tiny/logits are the same with every matrix in shards (gpu)", tiny_in_shards),
     ];
     for (name, test) in models {
         tests.push(Trial::ignorable_test(name, move || match device() {
@@ -112,6 +132,28 @@ fn tiny() -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("greedy tokens {:?}, on the CPU {:?}", have[0], want[0]).into())
+}
+
+/// The embedded model where a binding takes 64 KB: most matrices lie in shards, the table that is the head too.
+fn tiny_in_shards() -> Result<(), Failed> {
+    let answer = |binding_bytes: Option<u64>| -> Result<_, Failed> {
+        let o = Options { binding_bytes, ..Options::default().on_gpu() };
+        let mut engine = load(ModelFile::from_bytes(TINY)?, &o)?;
+        let key = PlanKey::of(1, 1, Want::LastLogits);
+        let plan = engine.recorded(key)?.plan.clone();
+        let bound: usize = plan.dispatches.iter().map(|d| d.args.len()).sum();
+        let seq = sequences(&mut engine, 1)?;
+        let text: Vec<u32> = (3..80).collect();
+        Ok((bound, plan.dispatches.len(), forced(&mut engine, &seq, &[&text], &[5, 6, 7], 70)?))
+    };
+    let (bound, dispatches, want) = answer(None)?;
+    let (in_shards, same, have) = answer(Some(64 << 10))?;
+    if in_shards <= bound || same != dispatches {
+        return Err(format!("{in_shards} operands in shards, {bound} without; {same} dispatches, {dispatches}").into());
+    }
+    // The same sums in the same order: not a bit differs.
+    let off = differences(&have, &want);
+    if exceeds(off, 0.0) { Err(format!("logits differ by {off:.2e}").into()) } else { Ok(()) }
 }
 
 /// Texts of a case.
@@ -177,7 +219,7 @@ pub fn lowered(case: &Case, target: Target, compute: Compute) -> Option<Plan> {
     let mut graph = Graph::default();
     let ins = case.ins.iter().enumerate().map(|(i, sig)| {
         let source = if sig.is_state() { Source::State(i) } else { Source::Weight(i) };
-        graph.source(format!("input {i}"), on_target(sig, target), source)
+        graph.source(format!("input {i}"), on_target(sig, target, compute), source)
     });
     let ins: Vec<_> = ins.collect();
     let outs = graph.push("case", case.op.clone(), &ins).ok()?;
@@ -213,7 +255,7 @@ fn translate(op: &str) -> Result<(), Failed> {
     let texts = texts_of(op, &kinds());
     let mut wrong = vec![];
     for (kernel, case, text) in &texts {
-        if let Err(e) = translated(text) {
+        if let Err(e) = translated(text, false) {
             wrong.push(format!("{kernel} ({case}): {e}"));
         }
     }
@@ -224,9 +266,12 @@ fn translate(op: &str) -> Result<(), Failed> {
     }
 }
 
-/// SPIR-V words and MSL of a text.
-pub fn translated(text: &Text) -> Result<(Vec<u32>, String), String> {
-    let module = naga::front::wgsl::parse_str(&text.source).map_err(|e| e.emit_to_string(&text.source))?;
+/// SPIR-V words and MSL of a text; with `compact`, without what its entry does not use.
+pub fn translated(text: &Text, compact: bool) -> Result<(Vec<u32>, String), String> {
+    let mut module = naga::front::wgsl::parse_str(&text.source).map_err(|e| e.emit_to_string(&text.source))?;
+    if compact {
+        naga::compact::compact(&mut module, naga::compact::KeepUnused::No);
+    }
     let mut validator = Validator::new(ValidationFlags::all(), Capabilities::all());
     let info = validator.validate(&module).map_err(|e| e.emit_to_string(&text.source))?;
     let spv = naga::back::spv::Options { lang_version: (1, 3), ..Default::default() };

@@ -7,7 +7,7 @@ use onetrip_core::batch::{SampleParams, StepBatch};
 use onetrip_core::device::Device;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::{Compute, Target};
+use onetrip_core::ops::{Compute, Target, WgslCaps};
 use onetrip_core::probe::Silent;
 use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
@@ -15,7 +15,7 @@ use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::scheduler::Sampled;
-use onetrip_engine::step::{Engine, STEP_ROWS};
+use onetrip_engine::step::Engine;
 use onetrip_gpu::GpuDevice;
 
 /// What may be chosen for a run.
@@ -39,6 +39,8 @@ pub struct Options {
     pub sequences: usize,
     /// On the first wgpu adapter instead of the CPU.
     pub gpu: bool,
+    /// Bytes of a weight that a binding takes there, below what the adapter does.
+    pub binding_bytes: Option<u64>,
 }
 
 impl Default for Options {
@@ -54,6 +56,7 @@ impl Default for Options {
             context: 1024,
             sequences: 1,
             gpu: false,
+            binding_bytes: None,
         }
     }
 }
@@ -82,7 +85,10 @@ impl Options {
             weights: self.weights,
             compute: self.compute,
             fuse: self.fuse.clone(),
-            target: gpu.as_ref().map_or(Target::Cpu(self.isa), |a| Target::Wgsl(a.caps)),
+            target: gpu.as_ref().map_or(Target::Cpu(self.isa), |a| {
+                let binding_bytes = a.caps.binding_bytes.min(self.binding_bytes.unwrap_or(u64::MAX));
+                Target::Wgsl(WgslCaps { binding_bytes, ..a.caps })
+            }),
             device: if self.gpu { "gpu" } else { "cpu" }.into(),
         }
     }
@@ -96,7 +102,10 @@ pub fn only(rule: &str) -> Fuse {
 /// Loads a model on the CPU, or on a GPU if asked.
 pub fn load(file: ModelFile, o: &Options) -> Result<Engine, Failed> {
     let device: Box<dyn Device> = match o.gpu {
-        true => Box::new(GpuDevice::open(&onetrip_gpu::Options::default())?),
+        true => {
+            let binding_bytes = o.binding_bytes;
+            Box::new(GpuDevice::open(&onetrip_gpu::Options { binding_bytes, ..Default::default() })?)
+        }
         false => Box::new(CpuDevice::with_isa(Some(o.threads), o.isa)?),
     };
     let model = Model::new(file, o.model())?;
@@ -153,7 +162,7 @@ pub fn forced(
 }
 
 /// The usual rows of a step.
-pub const CHUNK: usize = STEP_ROWS;
+pub const CHUNK: usize = 512;
 
 /// An error is too large; NaN is.
 pub fn exceeds(error: f32, tolerance: f32) -> bool {

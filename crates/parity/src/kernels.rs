@@ -12,8 +12,13 @@ use onetrip_core::simd::Isa;
 
 use crate::gpu::{lowered, texts_of, translated};
 
-/// Ops whose kernels are kept as MSL.
-const HOT: [&str; 3] = ["matmul", "rms_norm", "attention"];
+/// Kernels that are kept as MSL: those of the decode path of a quantized model, and one of tiles. All others are translated too, and not kept.
+const HOT: [(&str, &str); 4] = [
+    ("matmul", "matmul/matvec.int8.1"),
+    ("matmul", "matmul/tile.int8"),
+    ("rms_norm", "rms_norm/weight"),
+    ("attention", "attention/spans.plain"),
+];
 /// Where they lie.
 const MSL: &str = "crates/gpu/msl";
 const TABLE: &str = "docs/ops.md";
@@ -105,24 +110,27 @@ the same cases on such a machine in a minute. What Metal gets of the hottest ker
 ## Kernels
 ";
 
-/// MSL of the hot kernels by file name: of each kernel the longest text that a case gives.
+/// MSL of the hot kernels by file name: of each kernel the shortest text that a case gives.
 fn msl() -> Result<BTreeMap<String, String>, Failed> {
-    let mut longest: BTreeMap<String, _> = BTreeMap::new();
-    for op in HOT {
+    let mut shortest: BTreeMap<String, _> = BTreeMap::new();
+    for (op, hot) in HOT {
         for (kernel, case, text) in texts_of(op, &[WgslCaps::default()]) {
             let file = format!("{}.metal", kernel.replace('/', "."));
-            let is_longer = |(_, have): &(String, Arc<Text>)| text.source.len() > have.source.len();
-            if longest.get(&file).is_none_or(is_longer) {
-                longest.insert(file, (case, text));
+            let is_shorter = |(_, have): &(String, Arc<Text>)| text.source.len() < have.source.len();
+            if kernel == hot && shortest.get(&file).is_none_or(is_shorter) {
+                shortest.insert(file, (case, text));
             }
         }
     }
+    if shortest.len() < HOT.len() {
+        return Err(format!("of {HOT:?} there are only {:?}", shortest.keys()).into());
+    }
     let translate = |(file, (case, text)): (String, (String, Arc<Text>))| -> Result<(String, String), Failed> {
-        let (_, msl) = translated(&text)?;
+        let (_, msl) = translated(&text, true)?;
         let lines: Vec<&str> = msl.lines().map(str::trim_end).collect();
         Ok((file, format!("// For the case \"{case}\".\n{}\n", lines.join("\n"))))
     };
-    longest.into_iter().map(translate).collect()
+    shortest.into_iter().map(translate).collect()
 }
 
 /// Writes all of it again; names of files that were written.

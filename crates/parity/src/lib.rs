@@ -11,6 +11,7 @@ pub mod counts;
 pub mod cuda;
 pub mod docs;
 pub mod emulated;
+pub mod faults;
 pub mod gpu;
 pub mod harness;
 pub mod invariants;
@@ -33,6 +34,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(cuda::tests(include_models));
     tests.extend(emulated::tests());
     tests.extend(gpu::tests());
+    tests.extend(faults::tests());
     tests.extend(rules::tests());
     tests.extend(pages::tests());
     tests.extend(plans::tests());

@@ -1,6 +1,6 @@
 //! Bad input: one line that says what, where and what to do; exit code 2; no panic.
 
-use crate::{onetrip, onetrip_with_stdin, tiny};
+use crate::{has_gpu, onetrip, onetrip_with_stdin, tiny};
 
 #[test]
 fn a_missing_model_is_named() {
@@ -108,6 +108,27 @@ fn values_of_flags_are_checked() {
     onetrip(&["bench", "--prompt", "0", "--gen", "0"]).refused(2, &["nothing to measure"]);
     onetrip(&["selftest", "--op", "frobnicate"]).refused(2, &["rms_norm"]);
     onetrip(&["selftest", "--isa", "sse9"]).refused(2, &["portable"]);
+}
+
+#[test]
+fn a_way_of_handing_over_that_a_device_has_not_is_refused() {
+    let run = |flags: &[&str]| onetrip(&[&["run", "x", "-n", "2"], flags].concat());
+    run(&["--commit", "often"]).refused(2, &["every:K", "replay"]);
+    run(&["--commit", "each"]).refused(2, &["CPU device", "--device gpu"]);
+    run(&["--encode-thread"]).refused(2, &["CPU device", "--encode-thread"]);
+    onetrip(&["bench", "--commit-sweep"]).refused(2, &["--device gpu"]);
+    onetrip(&["bench", "--write", "a.toml"]).refused(2, &["--commit-sweep"]);
+    onetrip(&["bench", "--rules", "--write"]).refused(2, &["name a file"]);
+    if !has_gpu() {
+        return;
+    }
+    run(&["--device", "gpu", "--commit", "replay"]).refused(2, &["wgpu keeps no recording", "tick"]);
+    let capture = |n: &str| {
+        let output = crate::command(&["run", "x", "-n", "2", "--device", "gpu"]).env("ONETRIP_CAPTURE", n).output();
+        crate::Done::of(output.expect("the binary starts"))
+    };
+    capture("first").refused(2, &["ONETRIP_CAPTURE=first", "from 1"]);
+    assert_eq!(capture("2").stdout, run(&["--device", "gpu"]).stdout);
 }
 
 #[test]

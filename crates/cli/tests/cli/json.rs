@@ -219,3 +219,38 @@ fn the_other_commands_give_one_object_too() {
     assert!(out["passed"].as_u64() > Some(0));
     has(&out["results"][0], &["op", "case", "kernels", "error", "tolerance", "verdict"]);
 }
+
+#[test]
+fn a_commit_sweep_measures_policies_on_both_threads_and_keeps_the_fastest_in_the_profile() {
+    if !crate::has_gpu() {
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let sweep = |write: &[&str]| {
+        let args = ["bench", "--commit-sweep=every:5,tick", "--device", "gpu", "--prompt", "3", "--gen", "2", "--json"];
+        let mut command = crate::command(&[&args[..], write].concat());
+        crate::Done::of(command.env("ONETRIP_PROFILES", dir.path()).output().expect("the binary starts"))
+    };
+    sweep(&["--write"]).refused(2, &["no profile of", "onetrip calibrate"]);
+    let devices = onetrip(&["devices", "--json"]).json();
+    let gpu = devices["devices"].as_array().expect("a list").iter().find(|d| d["backend"].is_string());
+    let name = gpu.expect("a GPU")["name"].as_str().expect("text").trim_start_matches("gpu:").to_string();
+    let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/h200.toml");
+    let profile = std::fs::read_to_string(shipped).expect("a profile").replace("\"NVIDIA H200\"", &format!("{name:?}"));
+    let file = dir.path().join("software-2026-01-01.toml");
+    std::fs::write(&file, profile).expect("written");
+    let done = sweep(&["--write"]).json();
+    let rows = done["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 2 * 2 * 2 * 2);
+    for row in rows {
+        has(row, &["phase", "batch", "commit", "encode_thread", "device_us", "idle_us", "verdict"]);
+        positive(&row["encode_us"]);
+        positive(&row["time_us"]["median"]);
+        let (n, commit) = (row["submissions"].as_u64().expect("a number"), row["commit"].as_str().expect("text"));
+        assert_eq!(n == 1, commit == "tick", "{row}");
+    }
+    assert_eq!(rows.iter().filter(|row| row["verdict"] == "best").count(), 4);
+    has(&done["fastest"], &["hand_over", "usual", "ratio", "verdict"]);
+    let kept = std::fs::read_to_string(&file).expect("the profile");
+    assert!(kept.contains("[commit]\ngpu = \""), "{kept}");
+}

@@ -69,6 +69,13 @@ fn onetrip_with_stdin(args: &[&str], stdin: &[u8]) -> Done {
     Done::of(child.wait_with_output().expect("the binary ends"))
 }
 
+/// This machine has an adapter for `--device gpu`.
+fn has_gpu() -> bool {
+    let devices = onetrip(&["devices", "--json"]).json();
+    let is_gpu = |d: &serde_json::Value| d["name"].as_str().is_some_and(|n| n.starts_with("gpu:"));
+    devices["devices"].as_array().is_some_and(|all| all.iter().any(is_gpu))
+}
+
 /// Path of the embedded model's file in the repository.
 fn tiny() -> std::path::PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../assets/tiny.gguf")
@@ -108,9 +115,20 @@ fn a_flag_has_the_same_help_everywhere() {
         for line in onetrip(&[name, "--help"]).stdout.lines() {
             let Some(at) = line.find("--") else { continue };
             let (flag, help) = line[at..].split_once("  ").unwrap_or((&line[at..], ""));
-            let is_shared =
-                ["--model", "--device", "--threads", "--weights", "--compute", "--cache", "--fuse", "--seed", "--json"]
-                    .contains(&flag.split(' ').next().unwrap_or(""));
+            let is_shared = [
+                "--model",
+                "--device",
+                "--commit",
+                "--encode-thread",
+                "--threads",
+                "--weights",
+                "--compute",
+                "--cache",
+                "--fuse",
+                "--seed",
+                "--json",
+            ]
+            .contains(&flag.split(' ').next().unwrap_or(""));
             if is_shared {
                 let help = help.trim().to_string();
                 let (first, text) = seen.entry(flag.trim().into()).or_insert_with(|| (name.into(), help.clone()));

@@ -120,3 +120,67 @@ fn calibrate_writes_a_profile_that_explain_and_profile_predict_with() {
     onetrip(&["calibrate", "--repeat", "2"]).refused(2, &["--repeat"]);
     onetrip(&["calibrate", "--formats", "q9"]).refused(2, &["q8_0"]);
 }
+
+#[test]
+fn calibrate_of_a_gpu_writes_a_profile_that_explain_finds_by_itself() {
+    onetrip(&["calibrate", "--quick"]).refused(2, &["--quick", "--device"]);
+    onetrip(&["calibrate", "--device", "gpu", "--threads", "2"]).refused(2, &["--threads"]);
+    let devices = onetrip(&["devices", "--json"]).json();
+    let has_gpu = devices["devices"].as_array().expect("devices").iter().any(|d| !d["backend"].is_null());
+    if !has_gpu {
+        onetrip(&["calibrate", "--device", "gpu", "--quick"]).refused(2, &["adapter"]);
+        return;
+    }
+    let dir = tempfile::tempdir().expect("a folder");
+    let run = |args: &[&str]| Done::of(command(args).env("ONETRIP_PROFILES", dir.path()).output().expect("starts"));
+    let made = run(&["calibrate", "--device", "gpu", "--quick", "--formats", "f16,q4_0", "--json"]).json();
+    let names: Vec<&str> =
+        made["curves"].as_array().expect("curves").iter().filter_map(|c| c["name"].as_str()).collect();
+    for name in [
+        "launch",
+        "launch.apart",
+        "read",
+        "flops",
+        "stream.q4_0.cold",
+        "stream.f16.apart.hot",
+        "matmul.q4_0",
+        "encode",
+        "commit",
+        "commit_wait",
+        "submit",
+        "copy.to",
+        "copy.from",
+        "attention.64",
+        "delta_net",
+        "sample",
+    ] {
+        assert!(names.contains(&name), "no curve `{name}` in {names:?}");
+    }
+    let plan = run(&["explain", "--device", "gpu", "--json"]).json();
+    assert_eq!(plan["hardware"]["device"], made["device"], "found without --hardware");
+    let rows = plan["dispatches"].as_array().expect("rows");
+    assert!(rows.iter().all(|r| number(&r["predicted_us"]) > 0.0));
+    assert!(number(&plan["predicted"]["tick_us"]) >= rows.iter().map(|r| number(&r["predicted_us"])).sum::<f64>());
+}
+
+#[test]
+fn several_ticks_a_submission_are_refused_where_a_device_cannot() {
+    for device in ["cpu", "gpu"] {
+        let done = onetrip(&["run", "x", "--device", device, "--ticks-per-launch", "4"]);
+        assert!(done.code == Some(2) && done.stderr.lines().count() == 1, "{}", done.stderr);
+        assert!(done.stderr.contains("--ticks-per-launch 4") || done.stderr.contains("adapter"), "{}", done.stderr);
+    }
+    onetrip(&["run", "x", "--ticks-per-launch", "0"]).refused(2, &["--ticks-per-launch"]);
+    let plain = onetrip(&["run", "Once", "-n", "8", "--json"]).json();
+    let one = onetrip(&["run", "Once", "-n", "8", "--ticks-per-launch", "1", "--json"]).json();
+    assert_eq!(plain["tokens"], one["tokens"]);
+}
+
+#[test]
+fn replays_of_a_step_are_equal_in_every_bit() {
+    let done = onetrip(&["selftest", "--replays", "40", "--threads", "2", "--json"]).json();
+    let steps = done["steps"].as_array().expect("steps");
+    assert_eq!(steps.iter().map(|s| s["times"].as_u64().unwrap_or(0)).collect::<Vec<_>>(), [2, 40, 8, 2]);
+    assert!(steps.iter().all(|s| s["different"] == 0 && number(&s["numbers"]) > 0.0), "{steps:?}");
+    onetrip(&["selftest", "--model", "tiny"]).refused(2, &["--replays"]);
+}

@@ -2,7 +2,7 @@
 //! numbers of no model; no model plan is run.
 //!
 //! A [`Probe`] says which point of which curve a chain's measured dispatch gives. Chains know ops, so that the command
-//! that times them knows none.
+//! that times them knows none. What runs on a GPU is in [`pairs`].
 
 use std::collections::BTreeMap;
 
@@ -28,6 +28,8 @@ use crate::ops::sample::Sample;
 use crate::ops::{Compute, Op, RowClass, ShapeError, Target};
 use crate::plan::{Plan, choose_layouts, lower};
 use crate::tensor::{Cache, Sig};
+
+pub mod pairs;
 
 /// Most bytes of measured weights in one chain.
 pub const MOST_BYTES: u64 = 96 << 20;
@@ -95,11 +97,20 @@ pub struct Chain {
     pub states: Vec<Sig>,
     /// All large weights may lie at one place: hot.
     pub is_shared: bool,
+    /// Values that must not share a slot; none: only the last is an output.
+    kept: Vec<ValueId>,
 }
 
 impl Chain {
     fn new(t: usize, s: usize, l: usize) -> Chain {
-        Chain { graph: Graph::default(), batch: (t, s, l), weights: vec![], states: vec![], is_shared: false }
+        Chain {
+            graph: Graph::default(),
+            batch: (t, s, l),
+            weights: vec![],
+            states: vec![],
+            is_shared: false,
+            kept: vec![],
+        }
     }
 
     fn weight(&mut self, rows: usize, width: usize, dtype: DType) -> ValueId {
@@ -142,9 +153,13 @@ impl Chain {
             compute: Compute::Int8,
             target,
         };
-        let last = self.graph.nodes.last().map(|n| n.outs[0]);
+        let last = self.graph.nodes.last().map(|n| n.outs[0]).filter(|_| self.kept.is_empty());
         // A state is no output: it lives in no slot.
-        self.graph.outputs = last.into_iter().filter(|&v| self.graph.values[v].sig.cache().is_none()).collect();
+        self.graph.outputs = last
+            .into_iter()
+            .chain(self.kept.iter().copied())
+            .filter(|&v| self.graph.values[v].sig.cache().is_none())
+            .collect();
         let layouts = choose_layouts(&self.graph, target, Compute::Int8);
         let plan = lower(self.graph.clone(), setting, &Fuse::None, &layouts, "cpu")?;
         let mut bytes: BTreeMap<usize, u64> = BTreeMap::new();

@@ -9,16 +9,19 @@
 //!   times the rounds that the items make on the workers;
 //! - *all else*: time of one item at its width, times the rounds that the items make on the workers.
 //!
-//! On a GPU: `launch + max(bytes / bandwidth, operations / rate)`.
+//! On a GPU: `launch + max(bytes / bandwidth, operations / rate)`; where the profile has curves of the op (`stream.FORMAT`,
+//! `matmul.FORMAT`, `attention.DIM`, `delta_net`, `sample`: launch included), those instead. A dispatch that touches nothing
+//! of what the one before wrote costs `launch.apart` in the place of `launch`.
 //!
-//! The tick is the sum of its rows, plus the hand-over of the recording and the host's rotary tables.
+//! The tick is the sum of its rows, plus the hand-over of the recording and the host's rotary tables. On a GPU the host
+//! works ahead, so of its encoding only what is longer than the rows counts.
 
 use super::chains::GROUP;
 use super::profile::{Kind, Profile};
 use crate::expr::Bind;
 use crate::formats::tile::TILE_ROWS;
 use crate::ops::Cost;
-use crate::plan::{Dispatch, Operand, OperandId, Plan};
+use crate::plan::{BufRef, Dispatch, Operand, OperandId, Plan};
 use crate::tensor::{Role, Sig};
 
 /// Columns of the synthetic weights whose streaming a profile holds; see [`super::chains`].
@@ -74,7 +77,20 @@ impl<'p> Pricer<'p> {
     /// A whole tick.
     pub fn tick(&self, plan: &Plan, bind: Bind) -> Tick {
         let set = working_set(plan, bind);
-        let rows = plan.dispatches.iter().map(|d| self.dispatch(d, bind, set)).collect::<Vec<_>>();
+        let mut rows = plan.dispatches.iter().map(|d| self.dispatch(d, bind, set)).collect::<Vec<_>>();
+        if self.profile.kind == Kind::Gpu {
+            let saved = self.launch() - self.time("launch.apart", 0.0).unwrap_or(self.launch());
+            let apart = plan.dispatches.windows(2).map(|w| is_apart(&w[0], &w[1]));
+            rows.iter_mut()
+                .skip(1)
+                .zip(apart)
+                .filter(|(_, apart)| *apart)
+                .for_each(|(us, _)| *us -= saved.clamp(0.0, *us));
+            let submit = self.time("submit", 1.0).unwrap_or(0.0);
+            let encode = self.time("encode", rows.len() as f64).unwrap_or(0.0);
+            let submit = submit.max(encode - rows.iter().sum::<f64>());
+            return Tick { rows, submit, host: 0.0 };
+        }
         let pairs: u64 = plan.ropes.iter().map(|r| r.inv_freq.len() as u64).sum();
         let host = self.time("host.rope", 1.0).unwrap_or(0.0) * (pairs * bind.t) as f64;
         let submit = self.time("submit", rows.len() as f64).unwrap_or(0.0);
@@ -84,7 +100,7 @@ impl<'p> Pricer<'p> {
     /// One dispatch of a plan whose working set is `set` bytes, in µs.
     pub fn dispatch(&self, d: &Dispatch, bind: Bind, set: f64) -> f64 {
         match self.profile.kind {
-            Kind::Gpu => self.sized(&d.cost, bind, set),
+            Kind::Gpu => self.gpu_work(d, bind, set).unwrap_or_else(|| self.sized(&d.cost, bind, set)),
             Kind::Cpu => self.launch() * (1 + d.grid_syncs) as f64 + self.cpu_work(d, bind, set),
         }
     }
@@ -133,6 +149,39 @@ impl<'p> Pricer<'p> {
             Some(share * self.time(class(d, bind), width)?)
         });
         work.unwrap_or_else(|| self.sized(&d.cost, bind, set) - self.launch())
+    }
+
+    /// A dispatch of a GPU by the curves of its op, launch included; none where there are none.
+    fn gpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
+        let first = d.operands.first()?.sig.as_ref()?;
+        let (rows, read) = (first.rows.eval(bind), d.cost.read.eval(bind) as f64);
+        match d.op {
+            "matmul" => {
+                let weights = || d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| is_matrix(s, first.width));
+                let all: f64 = weights().map(|s| s.bytes().eval(bind) as f64).sum();
+                let (mut stream, mut arithmetic) = (0.0, 0.0);
+                for s in weights() {
+                    let (format, bytes) = (s.dtype.name(), s.bytes().eval(bind) as f64);
+                    let at = |how: &str| self.time(&format!("stream.{format}.{how}"), all);
+                    let (hot, from_memory) = (at("hot")?, at("cold")?);
+                    stream += bytes / all * (hot + self.coldness(set) * (from_memory - hot).max(0.0));
+                    if rows > 1 {
+                        let operations = 2.0 * s.rows.constant().unwrap_or(0) as f64 * (s.width as u64 * rows) as f64;
+                        arithmetic += 1e6 * operations / self.rate(&format!("matmul.{format}"), rows as f64)?;
+                    }
+                }
+                (all > 0.0).then(|| stream.max(self.launch() + arithmetic))
+            }
+            // Measured with one row.
+            "attention" if rows <= 8 => {
+                let cache = d.operands.iter().filter_map(|o| o.sig.as_ref()).find_map(|s| s.cache())?;
+                let dim = [64, 128, 256].into_iter().min_by_key(|have: &usize| have.abs_diff(cache.dim))?;
+                self.time(&format!("attention.{dim}"), read)
+            }
+            "delta_net" if rows == bind.s => self.time("delta_net", read),
+            "sample" => Some(self.launch() + (self.time("sample", first.width as f64)? - self.launch()).max(0.0)),
+            _ => None,
+        }
     }
 
     /// Norm and rounding of one row of `k`, in µs.
@@ -262,6 +311,14 @@ impl<'p> Pricer<'p> {
         let (hot, cold) = (cost(2e6), cost(f64::MAX));
         if cold <= hot { 1.0 } else { ((cost(set) - hot) / (cold - hot)).clamp(0.0, 1.0) }
     }
+}
+
+/// A dispatch touches no slot that the one before it writes, and writes none that it touches.
+fn is_apart(before: &Dispatch, d: &Dispatch) -> bool {
+    let written =
+        |d: &Dispatch| d.args.iter().zip(&d.operands).filter(|(_, o)| o.is_written).map(|(a, _)| *a).collect();
+    let (a, b): (Vec<BufRef>, Vec<BufRef>) = (written(before), written(d));
+    !d.args.iter().any(|x| a.contains(x)) && !before.args.iter().any(|x| b.contains(x))
 }
 
 /// A weight with rows of `k` that a matmul multiplies with: not a norm, not a bias.

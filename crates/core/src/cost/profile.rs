@@ -1,6 +1,10 @@
 //! A profile: curves that were measured on one device, with its name and the date.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
+
+use crate::device::HandOver;
 
 /// What kind of device a profile is of: decides how its curves are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +32,9 @@ pub struct Profile {
     pub note: String,
     /// What the device is able to do.
     pub caps: Caps,
+    /// How runs are handed over fastest, by the kind of device that drives it (`gpu`, `cuda`), where that was measured.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub commit: BTreeMap<String, HandOver>,
     /// The measurements.
     #[serde(rename = "curve")]
     pub curves: Vec<Curve>,
@@ -195,7 +202,7 @@ mod tests {
     fn profile(curves: Vec<Curve>) -> Profile {
         let caps = Caps::default();
         let (name, device, date, note) = ("p".into(), "d".into(), "2026-01-01".into(), String::new());
-        Profile { name, device, date, kind: Kind::Cpu, note, caps, curves }
+        Profile { name, device, date, kind: Kind::Cpu, note, caps, commit: BTreeMap::new(), curves }
     }
 
     proptest! {

@@ -25,7 +25,7 @@ fn curve(name: &str, x: &[f64], y: &[f64]) -> Curve {
 
 fn profile(kind: Kind, curves: Vec<Curve>) -> Profile {
     let (name, device, date, note) = ("p".into(), "d".into(), "2026-01-01".into(), String::new());
-    Profile { name, device, date, kind, note, caps: Caps::default(), curves }
+    Profile { name, device, date, kind, note, caps: Caps::default(), commit: Default::default(), curves }
 }
 
 /// 0 embed, 1 norm, 2 matmul, 3 silu, 4 matmul, 5 add of 4 and 0.
@@ -113,6 +113,44 @@ fn a_gpu_is_priced_by_launch_bytes_and_operations() {
     // 2 · 512 · 256 operations at 1 G/s are slower than their bytes.
     assert!((tick.rows[2] - (3.0 + 262.144)).abs() < 1e-6, "{}", tick.rows[2]);
     assert!((tick.total() - tick.rows.iter().sum::<f64>()).abs() < 1e-9);
+}
+
+#[test]
+fn a_gpu_with_curves_of_its_ops_is_priced_by_them_and_by_what_a_dispatch_waits_for() {
+    let curves = vec![
+        curve("launch", &[0.0], &[3.0]),
+        curve("launch.apart", &[0.0], &[1.0]),
+        curve("read", &[2e6, 1e9], &[1e12, 1e12]),
+        curve("flops", &[1.0], &[1e15]),
+        curve("stream.q8_0.hot", &[1e4, 1e6], &[4.0, 5.0]),
+        curve("stream.q8_0.cold", &[1e4, 1e6], &[6.0, 16.0]),
+        curve("submit", &[1.0], &[7.0]),
+        curve("encode", &[1.0, 101.0], &[1.0, 1001.0]),
+    ];
+    let mut profile = profile(Kind::Gpu, curves);
+    let p = plan(&Fuse::None);
+    let tick = Pricer::new(&profile, 1).tick(&p, ONE);
+    let bytes = p.dispatches[2].operands[1].bytes.eval(ONE) as f64;
+    // The rate does not fall with the set, so everything counts as cold.
+    assert!((tick.rows[2] - (6.0 + 10.0 * (bytes - 1e4) / (1e6 - 1e4))).abs() < 1e-6, "{}", tick.rows[2]);
+    // Each of these reads what the one before wrote: none is cheaper than a launch that waits.
+    assert!(tick.rows.iter().all(|us| *us >= 3.0), "{:?}", tick.rows);
+    // Encoding six dispatches takes 51 µs, longer than they run.
+    let rows: f64 = tick.rows.iter().sum();
+    assert!((tick.total() - rows.max(51.0).max(rows + 7.0)).abs() < 1e-6, "{} {rows}", tick.total());
+    profile.curves.retain(|c| !c.name.starts_with("encode"));
+    assert!((Pricer::new(&profile, 1).tick(&p, ONE).submit - 7.0).abs() < 1e-9);
+
+    // Two norms of one row, each written apart: the second does not wait.
+    let mut g = Graph::default();
+    let table = g.source("table", Sig::weight(64, 256, DType::F32), Source::Weight(0));
+    let x = g.push("x", Embed { scale: 1.0 }, &[table]).expect("shapes")[0];
+    g.outputs =
+        (0..2).map(|i| g.push(format!("scale{i}"), Elementwise::scale(0.5), &[x]).expect("shapes")[0]).collect();
+    let target = Target::Cuda(crate::ops::CudaCaps::default());
+    let apart = lower(g, setting(target), &Fuse::None, &Default::default(), "cuda").expect("a plan");
+    let rows = Pricer::new(&profile, 1).tick(&apart, ONE).rows;
+    assert!(rows[1] >= 3.0 && (rows[1] - rows[2] - 2.0).abs() < 1e-6, "{rows:?}");
 }
 
 #[test]

@@ -24,6 +24,22 @@ DEVICE float warp_max(float x) {
     for (int i = 16; i > 0; i >>= 1) x = fmaxf(x, __shfl_xor_sync(FULL, x, i));
     return x;
 }
+// The sums over the warp of D numbers of each lane, D a power of two up to 32: lane l has that of number l % D.
+template <int D> DEVICE float warp_sums(float (&s)[D]) {
+    const u32 lane = lane_index();
+#pragma unroll
+    for (int h = D / 2; h > 0; h >>= 1) {
+#pragma unroll
+        for (int i = 0; i < h; i++) {
+            const float keep = lane & h ? s[i + h] : s[i], give = lane & h ? s[i] : s[i + h];
+            s[i] = keep + __shfl_xor_sync(FULL, give, h);
+        }
+    }
+    float sum = s[0];
+#pragma unroll
+    for (int m = D; m < 32; m <<= 1) sum += __shfl_xor_sync(FULL, sum, m);
+    return sum;
+}
 // The sum over a block of WARPS warps, in a fixed order, for every thread. `room` is shared memory of WARPS floats.
 template <int WARPS> DEVICE float block_sum(float x, float* room) {
     x = warp_sum(x);

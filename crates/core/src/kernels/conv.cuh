@@ -46,9 +46,9 @@ template <int N, int C> DEVICE void conv_keep(const Span& s, const float* x, flo
     for (int i = 0; i < N - 1; i++) state[((size_t)s.slot * (N - 1) + i) * C + channel] = kept[i];
 }
 
-// The same for four adjacent channels from `channel`, a multiple of 4 as C is.
-template <int N, int C> DEVICE void conv_keep4(const Span& s, const float* x, float* state, u32 channel) {
-    float4 kept[N - 1];
+// The same for four adjacent channels from `channel`, a multiple of 4 as C is: first what is to be kept, then keeping it.
+template <int N, int C>
+DEVICE void conv_last4(const Span& s, const float* x, const float* state, u32 channel, float4 (&kept)[N - 1]) {
 #pragma unroll
     for (int i = 0; i < N - 1; i++) {
         const u32 row = s.count + i;
@@ -58,6 +58,13 @@ template <int N, int C> DEVICE void conv_keep4(const Span& s, const float* x, fl
             kept[i] = s.begins ? make_float4(0, 0, 0, 0) : *(const float4*)(state + ((size_t)s.slot * (N - 1) + row) * C + channel);
         }
     }
+}
+template <int N, int C> DEVICE void conv_store4(const Span& s, float* state, u32 channel, const float4 (&kept)[N - 1]) {
 #pragma unroll
     for (int i = 0; i < N - 1; i++) *(float4*)(state + ((size_t)s.slot * (N - 1) + i) * C + channel) = kept[i];
+}
+template <int N, int C> DEVICE void conv_keep4(const Span& s, const float* x, float* state, u32 channel) {
+    float4 kept[N - 1];
+    conv_last4<N, C>(s, x, state, channel, kept);
+    conv_store4<N, C>(s, state, channel, kept);
 }

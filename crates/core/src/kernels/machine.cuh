@@ -11,17 +11,29 @@ typedef unsigned long long u64;
 // Dependent launch. A kernel may start while the ones before it still run; it must call `wait_for_inputs` before it
 // touches a slot or a state, and before it ends. What no kernel of the tick writes may be read earlier: weights, the batch's
 // words, and the positions of a cache that earlier ticks wrote.
+//
+// DELAYS is the seed of test builds, in which warps come to these places in any order and at any distance: most within a
+// thousand cycles, one in eight within sixteen thousand.
+#ifdef DELAYS
+DEVICE void delay() {
+    const u32 begin = (u32)clock64(), warp = (blockIdx.x + blockIdx.y * gridDim.x) * 32u + threadIdx.x / 32u;
+    const u32 hash = ((warp + 1u) * 2654435761u ^ begin * 2246822519u ^ DELAYS) * 3266489917u;
+    const u32 cycles = (hash >> 8 & 7u) == 0 ? hash >> 18 : hash >> 22;
+    while ((u32)clock64() - begin < cycles) {
+    }
+}
+#else
+DEVICE void delay() {}
+#endif
 DEVICE void wait_for_inputs() {
+    delay();
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
-#ifdef DELAYS
-    // Test builds: blocks start in any order and at any distance.
-    const u32 spin = ((blockIdx.x + blockIdx.y * 977u + 1u) * 2654435761u ^ (u32)clock64()) >> 20;
-    for (u32 i = 0; i < spin; i++) asm volatile("nanosleep.u32 1;");
-#endif
+    delay();
 }
 DEVICE void allow_next() {
+    delay();
 #if __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
@@ -53,3 +65,31 @@ DEVICE u16 stream2(const void* p) {
 // Asks for a line of 128 bytes to come to the second-level cache.
 DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
+// 16 bytes from memory to shared memory without passing registers. Copies since the last commit are a group; a thread
+// waits until all but its last N groups are there.
+DEVICE void cp_async16(void* shared, const void* global) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
+}
+DEVICE void cp_async4(void* shared, const void* global) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
+}
+DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// d += a · b of a warp, m16n8k16, pairs of 16-bit numbers in the order of PTX's fragments.
+DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+// The same of int8, m16n8k32: four to a word.
+DEVICE void mma_s8(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}

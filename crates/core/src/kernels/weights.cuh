@@ -57,54 +57,74 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
         }
     }
 
-    template <int R, int N>
-    DEVICE static void dot_int8(const Chunk (&c)[R], const X& x, u32 chunk, int t, float (&acc)[R][N]) {
+    // The activations that a chunk meets, held by a thread: codes, their scale, and `scale * sum of codes` of each group.
+    struct Mine {
+        uint4 even, odd;  // 8-bit codes: `even` alone, in their order
+        float scale, sum[2];
+    };
+    DEVICE static Mine nothing() {
+        Mine m;
+        m.even = m.odd = make_uint4(0, 0, 0, 0), m.scale = m.sum[0] = m.sum[1] = 0;
+        return m;
+    }
+    // Of token t, from shared memory.
+    DEVICE static Mine mine(const X& x, u32 t, u32 chunk) {
+        Mine m = nothing();
         const float* sums = x.sum + t * (K / 16);
         if (BITS == 4) {
-            const uint4 even = *(const uint4*)(x.eo + t * K + chunk * 16);
-            const uint4 odd = *(const uint4*)(x.eo + t * K + K / 2 + chunk * 16);
-            const float scale = x.scale[t * (K / 32) + chunk];
+            m.even = *(const uint4*)(x.eo + t * K + chunk * 16);
+            m.odd = *(const uint4*)(x.eo + t * K + K / 2 + chunk * 16);
+            m.scale = x.scale[t * (K / 32) + chunk];
             const float2 sum = *(const float2*)(sums + chunk * 2);
-#pragma unroll
-            for (int r = 0; r < R; r++) {
-                const uint4 w = c[r].codes;
-                int a = 0, b = 0;
-                a = __dp4a((int)(w.x & 0x0f0f0f0f), (int)even.x, a);
-                a = __dp4a((int)(w.y & 0x0f0f0f0f), (int)even.y, a);
-                a = __dp4a((int)((w.x >> 4) & 0x0f0f0f0f), (int)odd.x, a);
-                a = __dp4a((int)((w.y >> 4) & 0x0f0f0f0f), (int)odd.y, a);
-                b = __dp4a((int)(w.z & 0x0f0f0f0f), (int)even.z, b);
-                b = __dp4a((int)(w.w & 0x0f0f0f0f), (int)even.w, b);
-                b = __dp4a((int)((w.z >> 4) & 0x0f0f0f0f), (int)odd.z, b);
-                b = __dp4a((int)((w.w >> 4) & 0x0f0f0f0f), (int)odd.w, b);
-                if (SCALES == 1) {
-                    const float s = sum.x + sum.y;
-                    acc[r][t] += from_f16(c[r].scale[0]) * (scale * (float)(a + b) - (float)ZERO * s);
-                    if (OFFSET) acc[r][t] += from_f16(c[r].offset[0]) * s;
-                } else {
-                    acc[r][t] += from_f16(c[r].scale[0]) * (scale * (float)a - (float)ZERO * sum.x);
-                    acc[r][t] += from_f16(c[r].scale[SCALES - 1]) * (scale * (float)b - (float)ZERO * sum.y);
-                    if (OFFSET) {
-                        acc[r][t] += from_f16(c[r].offset[0]) * sum.x;
-                        acc[r][t] += from_f16(c[r].offset[SCALES - 1]) * sum.y;
-                    }
-                }
+            if (SCALES == 1) {
+                m.sum[0] = sum.x + sum.y;
+            } else {
+                m.sum[0] = sum.x, m.sum[1] = sum.y;
             }
         } else {
-            const uint4 q = *(const uint4*)(x.q + t * K + chunk * 16);
-            const float scale = x.scale[t * (K / 32) + chunk / 2];
-            const float sum = OFFSET ? sums[chunk] : 0.0f;
-#pragma unroll
-            for (int r = 0; r < R; r++) {
-                const uint4 w = c[r].codes;
-                int a = __dp4a((int)w.x, (int)q.x, 0);
-                a = __dp4a((int)w.y, (int)q.y, a);
-                a = __dp4a((int)w.z, (int)q.z, a);
-                a = __dp4a((int)w.w, (int)q.w, a);
-                acc[r][t] += from_f16(c[r].scale[0]) * scale * (float)a;
-                if (OFFSET) acc[r][t] += from_f16(c[r].offset[0]) * sum;
-            }
+            m.even = *(const uint4*)(x.q + t * K + chunk * 16);
+            m.scale = x.scale[t * (K / 32) + chunk / 2];
+            if (OFFSET) m.sum[0] = sums[chunk];
         }
+        return m;
+    }
+    // acc + chunk times activations.
+    DEVICE static float meet(const Chunk& c, const Mine& m, float acc) {
+        const uint4 w = c.codes;
+        const float scale = from_f16(c.scale[0]);
+        if (BITS == 4) {
+            int a = 0, b = 0;
+            a = __dp4a((int)(w.x & 0x0f0f0f0f), (int)m.even.x, a);
+            a = __dp4a((int)(w.y & 0x0f0f0f0f), (int)m.even.y, a);
+            a = __dp4a((int)((w.x >> 4) & 0x0f0f0f0f), (int)m.odd.x, a);
+            a = __dp4a((int)((w.y >> 4) & 0x0f0f0f0f), (int)m.odd.y, a);
+            b = __dp4a((int)(w.z & 0x0f0f0f0f), (int)m.even.z, b);
+            b = __dp4a((int)(w.w & 0x0f0f0f0f), (int)m.even.w, b);
+            b = __dp4a((int)((w.z >> 4) & 0x0f0f0f0f), (int)m.odd.z, b);
+            b = __dp4a((int)((w.w >> 4) & 0x0f0f0f0f), (int)m.odd.w, b);
+            if (SCALES == 1) {
+                acc += scale * (m.scale * (float)(a + b) - (float)ZERO * m.sum[0]);
+            } else {
+                acc += scale * (m.scale * (float)a - (float)ZERO * m.sum[0]);
+                acc += from_f16(c.scale[SCALES - 1]) * (m.scale * (float)b - (float)ZERO * m.sum[1]);
+                if (OFFSET) acc += from_f16(c.offset[SCALES - 1]) * m.sum[1];
+            }
+        } else {
+            int a = __dp4a((int)w.x, (int)m.even.x, 0);
+            a = __dp4a((int)w.y, (int)m.even.y, a);
+            a = __dp4a((int)w.z, (int)m.even.z, a);
+            a = __dp4a((int)w.w, (int)m.even.w, a);
+            acc += scale * m.scale * (float)a;
+        }
+        if (OFFSET) acc += from_f16(c.offset[0]) * m.sum[0];
+        return acc;
+    }
+
+    template <int R, int N>
+    DEVICE static void dot_int8(const Chunk (&c)[R], const X& x, u32 chunk, int t, float (&acc)[R][N]) {
+        const Mine m = mine(x, t, chunk);
+#pragma unroll
+        for (int r = 0; r < R; r++) acc[r][t] = meet(c[r], m, acc[r][t]);
     }
 
     template <int R, int N>
@@ -212,6 +232,35 @@ template <int KIND> struct Floats {
                 w[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
             }
         }
+    }
+
+    // The activations that a chunk meets, held by a thread.
+    struct Mine {
+        float x[ELEMENTS];
+    };
+    DEVICE static Mine nothing() {
+        Mine m;
+#pragma unroll
+        for (int i = 0; i < ELEMENTS; i++) m.x[i] = 0;
+        return m;
+    }
+    // From element ELEMENTS * chunk of a row in global memory.
+    DEVICE static Mine mine(const float* row, u32 chunk) {
+        Mine m;
+#pragma unroll
+        for (int i = 0; i < ELEMENTS; i += 4) {
+            const float4 v = *(const float4*)(row + chunk * ELEMENTS + i);
+            m.x[i] = v.x, m.x[i + 1] = v.y, m.x[i + 2] = v.z, m.x[i + 3] = v.w;
+        }
+        return m;
+    }
+    // acc + chunk times activations.
+    DEVICE static float meet(const Chunk& c, const Mine& m, float acc) {
+        float w[8];
+        widen(c.bits, w);
+#pragma unroll
+        for (int i = 0; i < ELEMENTS; i++) acc = fmaf(w[i], m.x[i], acc);
+        return acc;
     }
 
     template <int R, int N> DEVICE static void dot(const Chunk (&c)[R], const X& x, u32 chunk, float (&acc)[R][N]) {

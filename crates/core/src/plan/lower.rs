@@ -104,6 +104,8 @@ pub fn lower_assuming(
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Operand {
     Value(ValueId),
+    /// A shard of a weight but the first.
+    Shard(ValueId, usize),
     Scratch(usize),
     Batch,
     Feed,
@@ -139,7 +141,8 @@ impl Planner<'_> {
         self.scratches.extend(scratch);
         for step in steps {
             let operands = step.args.iter().map(|a| match *a {
-                Arg::In(i) => Operand::Value(node.ins[i]),
+                Arg::In(i) | Arg::Shard(i, 0) => Operand::Value(node.ins[i]),
+                Arg::Shard(i, shard) => Operand::Shard(node.ins[i], shard),
                 Arg::Out(i) => Operand::Value(node.outs[i]),
                 Arg::Scratch(i) => Operand::Scratch(first + i),
                 Arg::Batch => Operand::Batch,
@@ -179,7 +182,7 @@ impl Planner<'_> {
                 matches!(value.source, Source::Node | Source::Batch) && !value.sig.is_state()
             }
             Operand::Scratch(_) => true,
-            Operand::Batch | Operand::Feed | Operand::Zeros => false,
+            Operand::Shard(..) | Operand::Batch | Operand::Feed | Operand::Zeros => false,
         };
         let mut spans: BTreeMap<Operand, (usize, usize)> = BTreeMap::new();
         for (d, operands) in self.touches.iter().enumerate() {
@@ -200,7 +203,7 @@ impl Planner<'_> {
                 let bytes = match *o {
                     Operand::Value(v) => self.graph.values[v].sig.bytes(),
                     Operand::Scratch(s) => self.scratches[s].clone(),
-                    Operand::Batch | Operand::Feed | Operand::Zeros => Expr::Const(0),
+                    Operand::Shard(..) | Operand::Batch | Operand::Feed | Operand::Zeros => Expr::Const(0),
                 };
                 Life { bytes, span: *span }
             })
@@ -212,10 +215,20 @@ impl Planner<'_> {
         let is_sample = |node: usize| matches!(self.graph.nodes[node].op, Op::Sample(_));
         let makers: BTreeMap<ValueId, usize> =
             self.graph.nodes.iter().enumerate().flat_map(|(n, node)| node.outs.iter().map(move |&v| (v, n))).collect();
+        let shard = |v: ValueId, i: usize| {
+            let sig = &self.graph.values[v].sig;
+            sig.shards(self.setting.target.binding_bytes()).get(i).cloned().unwrap_or(sig.clone())
+        };
         for (n, (d, operands)) in dispatches.iter_mut().zip(&self.touches).enumerate() {
             let named = operands.iter().map(|o| {
                 let first = *made.entry(*o).or_insert(n);
+                let of_weight = |v, i| {
+                    let sig = shard(v, i);
+                    Named { what: OperandId::Value(v), bytes: sig.bytes(), sig: Some(sig), is_written: false }
+                };
                 match *o {
+                    Operand::Value(v) if self.graph.values[v].sig.is_weight() => of_weight(v, 0),
+                    Operand::Shard(v, i) => of_weight(v, i),
                     Operand::Value(v) => Named {
                         what: OperandId::Value(v),
                         sig: Some(self.graph.values[v].sig.clone()),
@@ -237,11 +250,11 @@ impl Planner<'_> {
             d.args = operands
                 .iter()
                 .map(|o| match *o {
-                    Operand::Value(v) => match self.graph.values[v].source {
-                        Source::Weight(w) => BufRef::Weight(w),
+                    Operand::Value(v) | Operand::Shard(v, _) => match self.graph.values[v].source {
+                        Source::Weight(w) => BufRef::Weight(w + if let Operand::Shard(_, i) = *o { i } else { 0 }),
                         _ => match self.graph.state_of(v) {
                             Some(s) => BufRef::State(s),
-                            None => BufRef::Slot(slot[o]),
+                            None => BufRef::Slot(slot[&Operand::Value(v)]),
                         },
                     },
                     Operand::Scratch(_) => BufRef::Slot(slot[o]),

@@ -29,6 +29,7 @@ struct alignas(8) uint2 { u32 x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 struct alignas(8) float2 { float x, y; };
 static inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}; }
+static inline uint2 make_uint2(u32 x, u32 y) { return {x, y}; }
 static inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 struct Three { u32 x, y, z; };
@@ -80,8 +81,14 @@ static void fiber_main() {
     warp_barriers[current / 32].leave();
     _longjmp(scheduler, 1);
 }
+// Copies to shared memory on their way, of each thread: they arrive when it waits for them and not before.
+struct Copy { void* to; const void* from; u32 bytes, group; };
+static std::vector<std::vector<Copy>> copies;
+static std::vector<u32> copy_group;
 static void run_block(u32 threads) {
     fibers.resize(threads);
+    copies.assign(threads, {});
+    copy_group.assign(threads, 0);
     stacks.resize(threads * STACK);
     block_barrier = Barrier();
     block_barrier.live = threads;
@@ -168,3 +175,56 @@ DEVICE uint4 stream16(const void* p) {
 }
 DEVICE u16 stream2(const void* p) { u16 v; std::memcpy(&v, p, 2); return v; }
 DEVICE void fetch_line(const void*) {}
+
+DEVICE void cp_async16(void* shared, const void* global) {
+    if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0) std::fprintf(stderr, "a copy of 16 bytes that is not aligned\n"), std::abort();
+    copies[current].push_back({shared, global, 16, copy_group[current]});
+}
+DEVICE void cp_async4(void* shared, const void* global) {
+    if (((uintptr_t)shared | (uintptr_t)global) % 4 != 0) std::fprintf(stderr, "a copy of 4 bytes that is not aligned\n"), std::abort();
+    copies[current].push_back({shared, global, 4, copy_group[current]});
+}
+DEVICE void cp_async_commit() { copy_group[current]++; }
+template <u32 N> DEVICE void cp_async_wait() {
+    auto& mine = copies[current];
+    auto there = [](const Copy& c) { return c.group + N < copy_group[current]; };
+    for (const Copy& c : mine) if (there(c)) std::memcpy(c.to, c.from, c.bytes);
+    mine.erase(std::remove_if(mine.begin(), mine.end(), there), mine.end());
+}
+
+// m16n8k16: what each lane holds of a and b, then every lane's four sums.
+static u32 mma_factors[64][32][6];
+template <class F> DEVICE void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2], F number) {
+    auto& held = mma_factors[threadIdx.x / 32];
+    const u32 lane = threadIdx.x % 32;
+    std::memcpy(held[lane], a, 16), std::memcpy(held[lane] + 4, b, 8);
+    wait_at(warp_barriers[threadIdx.x / 32]);
+    for (u32 i = 0; i < 4; i++) {
+        const u32 row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        for (u32 k = 0; k < 16; k++) {
+            const u32 of = k % 8 / 2, half = k % 2 * 16;
+            const u32 x = held[row % 8 * 4 + of][row / 8 + k / 8 * 2] >> half, y = held[column * 4 + of][4 + k / 8] >> half;
+            d[i] += number((u16)x) * number((u16)y);
+        }
+    }
+    wait_at(warp_barriers[threadIdx.x / 32]);
+}
+DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) { mma(d, a, b, from_f16); }
+DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    mma(d, a, b, [](u16 h) { return __uint_as_float((u32)h << 16); });
+}
+// m16n8k32 of int8.
+DEVICE void mma_s8(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    auto& held = mma_factors[threadIdx.x / 32];
+    const u32 lane = threadIdx.x % 32;
+    std::memcpy(held[lane], a, 16), std::memcpy(held[lane] + 4, b, 8);
+    wait_at(warp_barriers[threadIdx.x / 32]);
+    for (u32 i = 0; i < 4; i++) {
+        const u32 row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        for (u32 k = 0; k < 8; k++) {
+            const u32 of = k % 4, half = k / 4;
+            d[i] = __dp4a((int)held[row % 8 * 4 + of][row / 8 + half * 2], (int)held[column * 4 + of][4 + half], d[i]);
+        }
+    }
+    wait_at(warp_barriers[threadIdx.x / 32]);
+}

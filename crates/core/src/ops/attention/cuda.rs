@@ -2,10 +2,11 @@
 //!
 //! - `rows` (up to 8 rows): one launch, which also rotates, writes the cache, splits the visible positions over blocks
 //!   and adds the parts up.
-//! - `blocks` (more rows): a fused write is a step of its own in front.
+//! - more rows: a fused write is a step of its own in front, then `tiles` where there are tensor
+//!   cores and the shared memory for it, else `blocks`.
 
 use super::*;
-use crate::cuda::{HEADS, Unit, cache_type, caps};
+use crate::cuda::{HEADS, TENSOR, Unit, cache_type, caps};
 use crate::ops::rope::cuda::set_rope;
 
 /// Query heads of a block at most: they share keys, and each takes registers.
@@ -55,46 +56,92 @@ fn unit(op: &Attention, threads: u32, keys: &str, values: &str, writes: bool) ->
     unit
 }
 
-fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
-    let o = op.operands();
+/// How `rows` shares its work.
+struct Shares {
+    /// Query heads of a block.
+    together: usize,
+    /// Parts of the visible positions, at most.
+    splits: usize,
+}
+
+fn shares(op: &Attention, site: &Site, most: usize) -> Shares {
     let group = op.heads / op.kv_heads;
-    let most = if op.dim > 128 { HEADS_PER_BLOCK / 2 } else { HEADS_PER_BLOCK };
     let together = (1..=group.min(most)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1);
-    let blocks = op.heads / together;
     // One token fills the device about twice over; more tokens need fewer parts.
     let tokens = if site.class == RowClass::One { 1 } else { 4 };
-    let splits = (2 * caps(site).sms as usize).div_ceil(blocks * tokens).clamp(1, 128);
-    let threads = 256;
-    let lanes = (op.dim / 8).next_power_of_two();
-    let unroll = (lanes / 8).max(2);
-    let mut unit = unit(op, threads as u32, keys, values, op.write.is_some());
-    unit.set("HPB", together).set("SPLITS", splits).set("UNROLL", unroll);
-    unit.set("LPK", lanes).set("WRITE", op.write.is_some() as u8);
+    Shares { together, splits: (2 * caps(site).sms as usize).div_ceil(op.heads / together * tokens).clamp(1, 128) }
+}
+
+/// What both kernels for few rows set about the cache's write.
+fn set_write(unit: &mut Unit, op: &Attention) {
+    let o = op.operands();
+    unit.set("WRITE", op.write.is_some() as u8);
     let rope = op.write.as_ref().and_then(|w| w.rope.as_ref());
     unit.set("ROTATE_K", rope.is_some() as u8);
-    set_rope(&mut unit, "K_", rope, o.k_norm.map(Arg::In));
-    let mut own = 0;
+    set_rope(unit, "K_", rope, o.k_norm.map(Arg::In));
     if op.write.is_some() {
         unit.read("K_IN", "float", Arg::In(o.k)).read("V_IN", "float", Arg::In(o.k + 1));
-        let row = |i: usize| site.ins[o.states + i].dtype.row_bytes(op.dim).unwrap_or(0);
-        own = 8 * (row(0) + row(1));
     } else {
         unit.set("K_IN", "((const float*)0)").set("V_IN", "((const float*)0)");
     }
     unit.write("OUT", "float", Arg::Out(0));
     unit.update("PART_SUMS", "float", Arg::Scratch(0)).update("ZEROS", "u32", Arg::Zeros);
+}
+
+fn form(op: &Attention) -> &'static str {
+    match (&op.write, &op.q_rope) {
+        (Some(_), _) => "rope+write",
+        (None, Some(_)) => "rope",
+        (None, None) => "plain",
+    }
+}
+
+fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
+    if [keys, values] == ["CACHE_F16"; 2] && caps(site).sm >= 80 {
+        return rows_f16(op, site, keys);
+    }
+    let o = op.operands();
+    let Shares { together, splits } =
+        shares(op, site, if op.dim > 128 { HEADS_PER_BLOCK / 2 } else { HEADS_PER_BLOCK });
+    let blocks = op.heads / together;
+    let threads = 256;
+    let lanes = (op.dim / 8).next_power_of_two();
+    let unroll = (lanes / 8).max(2);
+    let mut unit = unit(op, threads as u32, keys, values, op.write.is_some());
+    unit.set("HPB", together).set("SPLITS", splits).set("UNROLL", unroll);
+    unit.set("LPK", lanes);
+    set_write(&mut unit, op);
+    let row = |i: usize| site.ins[o.states + i].dtype.row_bytes(op.dim).unwrap_or(0);
+    let own = if op.write.is_some() { 8 * (row(0) + row(1)) } else { 0 };
     let shared = 4 * (together * (1 + threads / 32) * op.dim + op.dim + together * splits) + own;
     if shared > caps(site).shared as usize {
         return Lowering::Gap("heads of this size do not fit shared memory");
     }
     unit.shared(shared).part(HEADS).part(include_str!("kernel.cu"));
-    let form = match (&op.write, &op.q_rope) {
-        (Some(_), _) => "rope+write",
-        (None, Some(_)) => "rope",
-        (None, None) => "plain",
-    };
     let scratch = vec![Expr::T * (op.heads * splits * (op.dim + 4) * 4)];
-    let step = unit.step(format!("attention/rows.{form}"), Expr::T * (blocks * splits), op.cost(site));
+    let step = unit.step(format!("attention/rows.{}", form(op)), Expr::T * (blocks * splits), op.cost(site));
+    Lowering::Steps { steps: vec![step], scratch }
+}
+
+/// Few rows over caches in f16.
+fn rows_f16(op: &Attention, site: &Site, cache: &str) -> Lowering {
+    let Shares { together, splits } = shares(op, site, HEADS_PER_BLOCK);
+    let blocks = op.heads / together;
+    // Clusters of blocks came with 9.0; eight is what every such device has.
+    let cluster = if caps(site).sm >= 90 { 1 << splits.min(8).ilog2() } else { 1 };
+    let (clusters, least) = (splits / cluster, if cluster == 1 { 32 } else { 128 });
+    let threads = 128;
+    let mut unit = unit(op, threads as u32, cache, cache, op.write.is_some());
+    unit.set("HPB", together).set("CLUSTER", cluster).set("CLUSTERS", clusters).set("LEAST", least);
+    set_write(&mut unit, op);
+    let pairs = op.q_rope.as_ref().map_or(0, |r| 2 * r.pairs);
+    let own = if op.write.is_some() { 8 * 2 * 2 * op.dim } else { 0 };
+    let queries = op.dim.div_ceil(32) * 2 * 32 * 16;
+    unit.shared(queries + 4 * (together * op.dim * (1 + threads / 32) + pairs.next_multiple_of(4)) + own);
+    unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("rows.cu"));
+    let scratch = vec![Expr::T * (op.heads * clusters * (op.dim + 4) * 4)];
+    let grid = Expr::T * (blocks * clusters * cluster);
+    let step = unit.step(format!("attention/rows.{}", form(op)), grid, op.cost(site));
     Lowering::Steps { steps: vec![step], scratch }
 }
 
@@ -120,6 +167,10 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     let mut ins = site.ins[..o.k].to_vec();
     ins.extend_from_slice(&site.ins[if op.write.is_some() { o.k + 2 + o.k_norm.is_some() as usize } else { o.k }..]);
     let cost = rest.cost(&Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() });
+    if let Some(step) = tiles(op, site, [keys, values], &cost) {
+        steps.push(step);
+        return Lowering::Steps { steps, scratch: vec![] };
+    }
     let mut unit = unit(op, 8 * QUERIES as u32, keys, values, false);
     unit.set("QUERIES", QUERIES).set("KEYS_TILE", KEYS).write("OUT", "float", Arg::Out(0));
     unit.shared(4 * ((QUERIES + KEYS) * (op.dim + 4) + QUERIES * KEYS));
@@ -127,4 +178,40 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
     steps.push(unit.step("attention/blocks", grid, cost));
     Lowering::Steps { steps, scratch: vec![] }
+}
+
+/// The step of `tiles`, which writes no cache; none where the device has no such tensor cores or too little shared memory.
+fn tiles(op: &Attention, site: &Site, caches: [&str; 2], cost: &Cost) -> Option<Step> {
+    let group = op.heads / op.kv_heads;
+    // With few rows, warps have keys of their own instead of rows.
+    let is_split = site.class == RowClass::Some;
+    let line = op.dim.next_multiple_of(16) + 8;
+    let parts = if caches == ["CACHE_F16"; 2] { 1 } else { 2 };
+    let bytes = |rows: usize, teams: usize, keys: usize| 2 * line * (2 * rows + teams * 4 * parts * keys);
+    // Warps and keys of a tile, the fastest first.
+    let forms: &[(usize, usize)] = match (is_split, op.dim <= 128) {
+        (true, _) => &[(4, 16), (2, 16)],
+        (false, true) => &[(8, 64), (4, 64), (4, 32)],
+        (false, false) => &[(8, 32), (4, 32), (4, 16)],
+    };
+    let shared = |(warps, keys): (usize, usize)| {
+        if is_split { bytes(16, warps, keys) } else { bytes(16 * warps, 1, keys) }
+    };
+    let room = if caps(site).sm >= 80 { caps(site).shared as usize } else { 0 };
+    let form = *forms.iter().find(|form| shared(**form) <= room)?;
+    let (warps, keys) = form;
+    let rows = if is_split { 16 } else { 16 * warps };
+    let together = (1..=group.min(rows)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1);
+    let queries = rows / together;
+    let mut unit = unit(op, 32 * warps as u32, caches[0], caches[1], false);
+    unit.set("ROWS", rows).set("HPB", together).set("QUERIES", queries).set("KEYS_TILE", keys);
+    unit.set("SPLIT_KEYS", is_split as u8).set("QUERIES_STAY", (op.dim <= 128) as u8).write(
+        "OUT",
+        "float",
+        Arg::Out(0),
+    );
+    unit.shared(shared(form));
+    unit.part(TENSOR).part(HEADS).part(include_str!("tiles.cu"));
+    let grid = (Expr::CeilDiv(Box::new(Expr::T), queries as u64) + Expr::S) * (op.heads / together);
+    Some(unit.step("attention/tiles", grid, cost.clone()))
 }

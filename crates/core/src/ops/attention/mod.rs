@@ -309,6 +309,16 @@ impl OpDef for Attention {
                 cases.push(case);
             }
         }
+        // Heads of other sizes, and as many to a key head as do not fill a tile or do not fit one.
+        let sizes = [(7, 1, 64), (4, 1, 80), (2, 2, 96), (8, 2, 128), (4, 1, 256), (20, 1, 40), (3, 3, 24)];
+        for (class, b) in [("one", (1, 1, 75)), ("few", (5, 2, 40)), ("some", (19, 2, 50)), ("many", (66, 1, 131))] {
+            for (heads, kv_heads, dim) in sizes {
+                let state = || Sig::state(Cache { heads: kv_heads, dim }, DType::F16);
+                let name = format!("{heads} heads of {dim} for {kv_heads}, {class}");
+                let op = Attention { window: Some(50), ..plain(heads, kv_heads, dim) };
+                cases.push(Case::new(name, op, vec![x(heads * dim), state(), state()], b).within(3e-5));
+            }
+        }
         // Caches so long that several workgroups share one.
         for (class, b) in [("one", (1, 1, 1300)), ("few", (3, 2, 700))] {
             let state = || Sig::state(Cache { heads: 1, dim: 64 }, DType::F16);

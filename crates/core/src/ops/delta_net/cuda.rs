@@ -1,11 +1,14 @@
-//! The gated delta rule in CUDA: a block per sequence, value head and 32 columns of its state. With more than a few rows
-//! the norm over a head is a step of its own.
+//! The gated delta rule in CUDA: a block per sequence, value head and 32 columns of its state, token by token. Many rows go
+//! in chunks, with a step in front for what needs no state. With more than a few rows the norm over a head is a step of its
+//! own.
 
 use super::*;
-use crate::cuda::{CONV, Unit, groups};
+use crate::cuda::{CONV, TENSOR, Unit, caps, groups};
 
 /// Columns of a block.
 const COLUMNS: usize = 32;
+/// Tokens of a chunk.
+const CHUNK: usize = 64;
 
 pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
     let o = op.operands();
@@ -20,15 +23,74 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
     if has_conv && !matches!(site.ins[1].dtype, DType::F32 | DType::F16) {
         return Lowering::Gap("filters that are neither f32 nor f16 have no CUDA kernel");
     }
+    let form = match (has_conv, op.norm) {
+        (false, None) => "plain",
+        (true, None) => "conv",
+        (false, Some(_)) => "norm",
+        (true, Some(_)) => "conv+norm",
+    };
+    if site.class == RowClass::Many
+        && let Some(lowering) = chunks(op, site, form)
+    {
+        return lowering;
+    }
     let finish = op.norm.is_some() && site.class.is_small();
     let tokens = if site.class.is_small() { 8 } else { 16 };
     let mut unit = Unit::new(128);
+    set_front(&mut unit, op, site);
+    unit.set("TOKENS", tokens);
+    if has_conv {
+        unit.update("CONV_STATE", "float", Arg::In(o.conv_state));
+    }
+    unit.read("DECAY", "float", Arg::In(o.g)).read("BETA", "float", Arg::In(o.g + 1));
+    set_state(&mut unit, op, site);
+    // The blocks of a key head norm together where they fit a cluster, with room for all rows at once.
+    let together = op.v_heads / op.k_heads * op.v_dim.div_ceil(COLUMNS);
+    let fits = matches!(together, 2 | 4 | 8)
+        && op.v_dim.is_multiple_of(COLUMNS)
+        && (2 * op.k_dim).is_multiple_of(4 * together);
+    let cluster = if finish && has_conv && fits && caps(site).sm >= 90 { together } else { 1 };
+    unit.set("FINISH_NORM", finish as u8).set("CLUSTER", cluster).cluster(cluster as u32);
+    if finish {
+        set_norm(&mut unit, op, o.norm);
+    }
+    if cluster == 1 && (finish || has_conv) {
+        unit.update("ZEROS", "u32", Arg::Zeros);
+    }
+    unit.update("OUT", "float", Arg::Out(0)).part(TENSOR).part(CONV).part(include_str!("kernel.cu"));
+    let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
+    let cost = op.cost(site);
+    if op.norm.is_none() || finish {
+        return unit.lower(format!("delta_net/columns.{form}"), grid, cost);
+    }
+    let (rest_cost, norm) = norm_step(op, site);
+    let first = unit.step(format!("delta_net/columns.{form}"), grid, rest_cost);
+    Lowering::Steps { steps: vec![first, norm], scratch: vec![] }
+}
+
+/// What the op costs without its norm, and the step of the norm: the rule reads no norm weight and no gate; the norm reads
+/// and writes what the rule made.
+fn norm_step(op: &DeltaNet, site: &Site) -> (Cost, Step) {
+    let o = op.operands();
+    let extra = site.ins[o.norm].bytes() + site.ins[o.norm + 1].bytes() + site.outs[0].bytes();
+    let norm_cost = Cost::of(extra, site.outs[0].bytes(), Expr::T * (13 * op.v_width()));
+    let rest = DeltaNet { norm: None, ..op.clone() };
+    let ins = site.ins[..o.norm].iter().chain(&site.ins[o.norm + 2..]).cloned().collect();
+    let rest_cost = rest.cost(&Site { ins, ..site.clone() });
+    let mut unit = Unit::new(128);
+    unit.batch().set("V_HEADS", op.v_heads).set("VD", op.v_dim);
+    set_norm(&mut unit, op, o.norm);
+    unit.update("OUT", "float", Arg::Out(0)).part(include_str!("norm.cu"));
+    (rest_cost, unit.step("delta_net/norm", groups(&Expr::T, op.v_heads, 4), norm_cost))
+}
+
+/// Sizes, and where q, k and v come from.
+fn set_front(unit: &mut Unit, op: &DeltaNet, site: &Site) {
     unit.batch().set("K_HEADS", op.k_heads).set("V_HEADS", op.v_heads).set("KD", op.k_dim).set("VD", op.v_dim);
-    unit.set_f32("SCALE", op.scale).set("TOKENS", tokens).set("FRONT", has_conv as u8);
+    unit.set_f32("SCALE", op.scale).set("FRONT", matches!(op.front, Front::Conv { .. }) as u8);
     match &op.front {
         Front::Conv { taps, eps } => {
             unit.read("X_IN", "float", Arg::In(0)).read("FILTER", "u8", Arg::In(1));
-            unit.update("CONV_STATE", "float", Arg::In(o.conv_state));
             unit.set("TAPS", taps).set_f32("L2_EPS", *eps);
             unit.set("HALF_FILTER", site.ins[1].dtype == DType::F16);
         }
@@ -40,7 +102,10 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
             unit.set_f32("L2_EPS", 0.0).set("V_START", start).set("V_STRIDE", site.ins[2].width);
         }
     }
-    unit.read("DECAY", "float", Arg::In(o.g)).read("BETA", "float", Arg::In(o.g + 1));
+}
+
+fn set_state(unit: &mut Unit, op: &DeltaNet, site: &Site) {
+    let o = op.operands();
     match site.ins[o.state].is_state() {
         true => unit.set("IN_PLACE", 1).update("STATE", "float", Arg::In(o.state)).set("NEW_STATE", "STATE"),
         false => {
@@ -48,38 +113,83 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
             unit.set("IN_PLACE", 0).read("STATE", "float", Arg::In(o.state)).write("NEW_STATE", "float", made)
         }
     };
-    unit.set("FINISH_NORM", finish as u8);
-    if finish {
-        set_norm(&mut unit, op, o.norm);
-    }
-    if finish || has_conv {
-        unit.update("ZEROS", "u32", Arg::Zeros);
-    }
-    unit.update("OUT", "float", Arg::Out(0)).part(CONV).part(include_str!("kernel.cu"));
-    let form = match (has_conv, op.norm) {
-        (false, None) => "plain",
-        (true, None) => "conv",
-        (false, Some(_)) => "norm",
-        (true, Some(_)) => "conv+norm",
+}
+
+/// Many rows in chunks; none where heads do not fit the kernel's tiles or its shared memory.
+fn chunks(op: &DeltaNet, site: &Site, form: &str) -> Option<Lowering> {
+    let (o, has_conv) = (op.operands(), matches!(op.front, Front::Conv { .. }));
+    let (line, own) = (op.k_dim + 4, op.v_heads / op.k_heads);
+    let first_shared = 4 * (2 * CHUNK * line + CHUNK * (CHUNK + 4) + 2 * own * CHUNK);
+    let shared = |buffers: usize| {
+        4 * ((buffers + 1) * CHUNK * line + 2 * CHUNK * (CHUNK + 4) + COLUMNS * (op.k_dim + 4 * CHUNK) + CHUNK)
     };
-    let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
-    let cost = op.cost(site);
-    if op.norm.is_none() || finish {
-        return unit.lower(format!("delta_net/columns.{form}"), grid, cost);
+    let room = caps(site).shared as usize;
+    let fits = op.k_dim.is_multiple_of(4) && op.k_dim <= 128 && shared(1).max(first_shared) <= room;
+    if caps(site).sm < 80 || !fits {
+        return None;
     }
-    // The rule reads no norm weight and no gate; the norm reads and writes what the rule made.
-    let extra = site.ins[o.norm].bytes() + site.ins[o.norm + 1].bytes() + site.outs[0].bytes();
-    let norm_cost = Cost::of(extra, site.outs[0].bytes(), Expr::T * (13 * op.v_width()));
-    let rest = DeltaNet { norm: None, ..op.clone() };
-    let ins = site.ins[..o.norm].iter().chain(&site.ins[o.norm + 2..]).cloned().collect();
-    let rest_cost = rest.cost(&Site { ins, ..site.clone() });
-    let first = unit.step(format!("delta_net/columns.{form}"), grid, rest_cost);
-    let mut unit = Unit::new(128);
-    unit.batch().set("V_HEADS", op.v_heads).set("VD", op.v_dim);
-    set_norm(&mut unit, op, o.norm);
-    unit.update("OUT", "float", Arg::Out(0)).part(include_str!("norm.cu"));
-    let second = unit.step("delta_net/norm", groups(&Expr::T, op.v_heads, 4), norm_cost);
-    Lowering::Steps { steps: vec![first, second], scratch: vec![] }
+    // Chunks of all sequences, each of which may end in a broken one.
+    let count = Expr::CeilDiv(Box::new(Expr::T), CHUNK as u64) + Expr::S;
+    let square = count.clone() * (4 * op.v_heads * CHUNK * CHUNK);
+    let mut scratch = vec![square.clone(), square.clone(), count.clone() * (4 * op.v_heads * CHUNK)];
+    let made = ["INVERSE", "WEIGHTS", "SUMS"];
+    let rows = [("Q_OUT", op.k_width()), ("K_OUT", op.k_width()), ("V_OUT", op.v_width())];
+    let mut unit = Unit::new(256);
+    set_front(&mut unit, op, site);
+    unit.set("PREPARE", 1).set("CHUNK", CHUNK).read("DECAY", "float", Arg::In(o.g)).read(
+        "BETA",
+        "float",
+        Arg::In(o.g + 1),
+    );
+    made.iter().enumerate().for_each(|(i, name)| {
+        unit.write(name, "float", Arg::Scratch(i));
+    });
+    let mut bytes = scratch[0].clone() + scratch[1].clone() + scratch[2].clone();
+    if has_conv {
+        unit.update("CONV_STATE", "float", Arg::In(o.conv_state));
+        for (name, width) in rows {
+            unit.write(name, "float", Arg::Scratch(scratch.len()));
+            scratch.push(Expr::T * (4 * width));
+            bytes = bytes + Expr::T * (4 * width);
+        }
+    }
+    unit.resident(2).shared(first_shared).part(TENSOR).part(CONV).part(include_str!("chunks.cu"));
+    let (cost, norm) = match op.norm {
+        Some(_) => Some(norm_step(op, site)).map_or((op.cost(site), None), |(cost, step)| (cost, Some(step))),
+        None => (op.cost(site), None),
+    };
+    // The states but the delta rule's belong to the first step, with the rows and the filter.
+    let state = Expr::S * site.ins[o.state].row_bytes();
+    let output = site.outs[0].bytes();
+    let read = site.ins[..o.g + 2].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+    let conv = if has_conv { Expr::S * site.ins[o.conv_state].row_bytes() } else { Expr::Const(0) };
+    let products = Expr::T * (op.k_heads * 4 * CHUNK * op.k_dim + op.v_heads * CHUNK * CHUNK / 3);
+    let first_cost = Cost::of(read + conv.clone(), bytes.clone() + conv, products);
+    let rest_cost = Cost::of(bytes + state.clone(), output + state, cost.flops);
+    let first = unit.step("delta_net/chunks.prepare", count * op.k_heads, first_cost);
+
+    let mut unit = Unit::new(256);
+    let buffers = if shared(2) <= room { 2 } else { 1 };
+    unit.batch().set("K_HEADS", op.k_heads).set("V_HEADS", op.v_heads).set("KD", op.k_dim).set("VD", op.v_dim);
+    unit.set_f32("SCALE", op.scale).set("PREPARE", 0).set("CHUNK", CHUNK).set("KEY_BUFFERS", buffers);
+    unit.read("BETA", "float", Arg::In(o.g + 1));
+    made.iter().enumerate().for_each(|(i, name)| {
+        unit.read(name, "float", Arg::Scratch(i));
+    });
+    for (i, name) in ["QUERIES", "KEYS", "VALUES"].iter().enumerate() {
+        unit.read(name, "float", if has_conv { Arg::Scratch(made.len() + i) } else { Arg::In(i) });
+    }
+    let (start, stride) = match op.front {
+        Front::Joint => (2 * op.k_width(), site.ins[2].width),
+        _ => (0, op.v_width()),
+    };
+    unit.set("V_START", start).set("V_STRIDE", stride);
+    set_state(&mut unit, op, site);
+    unit.write("OUT", "float", Arg::Out(0)).shared(shared(buffers));
+    unit.part(TENSOR).part(CONV).part(include_str!("chunks.cu"));
+    let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
+    let second = unit.step(format!("delta_net/chunks.{form}"), grid, rest_cost);
+    Some(Lowering::Steps { steps: [first, second].into_iter().chain(norm).collect(), scratch })
 }
 
 fn set_norm(unit: &mut Unit, op: &DeltaNet, at: usize) {

@@ -220,9 +220,16 @@ impl OpDef for DeltaNet {
             ("ragged", (41, 3, 20)),
             ("a chunk and a rest", (70, 1, 90)),
             ("many", (300, 2, 160)),
+            ("whole chunks", (128, 1, 140)),
+            ("ragged chunks", (195, 3, 70)),
         ];
         for (class, b) in batches {
-            for (k_heads, v_heads, k_dim, v_dim) in [(2, 4, 32, 32), (1, 1, 16, 24), (3, 6, 20, 9)] {
+            let mut sizes = vec![(2, 4, 32, 32), (1, 1, 16, 24), (3, 6, 20, 9)];
+            // As large as in models.
+            if ["one", "few", "ragged chunks"].contains(&class) {
+                sizes.push((1, 2, 128, 128));
+            }
+            for (k_heads, v_heads, k_dim, v_dim) in sizes {
                 let heads = format!("{k_heads} and {v_heads} heads of {k_dim} and {v_dim}, {class}");
                 let scale = 1.0 / (k_dim as f32).sqrt();
                 let plain = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Apart, norm: None };

@@ -83,16 +83,25 @@ impl OpDef for Embed {
         w.bind("feed", "u32", Arg::Feed, Access::Read);
         w.number("VOCABULARY", table.rows.constant().unwrap_or(1) as usize);
         w.number("K", table.width);
-        let value = match (table.layout(), wgsl::planes(&mut w, "table", Arg::In(0), table)) {
-            (Layout::Planes, true) => "table_number(token(r), c)",
-            (Layout::Stored, false) if table.dtype.is_float() => {
-                w.read("table", Arg::In(0), table.dtype);
-                "table_at(token(r) * K + c)"
-            }
-            _ => return Lowering::Gap("quantized tables are read from planes on GPUs"),
-        };
-        let scaled = format!("{value} * {}", wgsl::float(self.scale));
-        w.function("value(r: u32, c: u32) -> f32", if self.scale == 1.0 { value } else { &scaled });
+        // A table larger than one binding lies in shards: each row in one of them.
+        let (mut number, mut first) = (String::new(), 0);
+        for (i, (arg, shard)) in wgsl::shards(site, 0).into_iter().enumerate() {
+            let name = format!("table{i}");
+            let row = if first == 0 { "row".to_string() } else { format!("row - {first}u") };
+            let value = match (shard.layout(), wgsl::planes(&mut w, &name, arg, &shard)) {
+                (Layout::Planes, true) => format!("{name}_number({row}, c)"),
+                (Layout::Stored, false) if shard.dtype.is_float() => {
+                    w.read(&name, arg, shard.dtype);
+                    format!("{name}_at(({row}) * K + c)")
+                }
+                _ => return Lowering::Gap("quantized tables are read from planes on GPUs"),
+            };
+            first += shard.rows.constant().unwrap_or(0);
+            number.push_str(&format!("    if row < {first}u {{ return {value}; }}\n"));
+        }
+        w.line(format!("fn table_number(row: u32, c: u32) -> f32 {{\n{number}    return 0.0;\n}}"));
+        let scaled = if self.scale == 1.0 { String::new() } else { format!(" * {}", wgsl::float(self.scale)) };
+        w.function("value(r: u32, c: u32) -> f32", &format!("table_number(token(r), c){scaled}"));
         w.text(include_str!("kernel.wgsl")).each(site, self.cost(site))
     }
 

@@ -1,11 +1,18 @@
 //! Matmul in CUDA.
 //!
-//! - `rows` (up to 8 rows): one launch that streams the weights, with prologue and epilogue.
-//! - `tiles` (more rows): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
+//! - `row` (one row): one launch that streams the weights, with prologue and epilogue.
+//! - `codes` (2 to 64 rows, int8 activations): rounding, then tensor cores.
+//! - `rows` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
+//! - `halves` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
+//! - `tiles` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
 
 use super::*;
 use crate::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
 use crate::formats::planes::{self, PlaneSpec};
+
+mod codes;
+mod halves;
+mod row;
 
 /// Threads of the kernel for few rows, and for few rows of a matrix with fewer rows than that many warps.
 const THREADS: usize = 512;
@@ -37,9 +44,22 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         })
         .collect();
     let lowering = Cuda { op, site, products };
+    if site.class == RowClass::One
+        && let Some(answer) = lowering.row()
+    {
+        return answer;
+    }
+    if (site.class == RowClass::Few || site.class == RowClass::Some)
+        && let Some(answer) = lowering.codes()
+    {
+        return answer;
+    }
     if site.class.is_small()
         && let Some(answer) = lowering.rows()
     {
+        return answer;
+    }
+    if let Some(answer) = lowering.halves() {
         return answer;
     }
     lowering.tiles().unwrap_or(Lowering::Gap("a weight of this type and layout has no CUDA kernel"))
@@ -49,6 +69,13 @@ struct Cuda<'a> {
     op: &'a Matmul,
     site: &'a Site,
     products: Vec<Product>,
+}
+
+/// Where a product's rows lie among those of all outputs, and its place among the products of its output.
+struct Place {
+    begin: usize,
+    end: usize,
+    place: usize,
 }
 
 /// How the kernel for few rows is cut: threads of a block, rows of a unit, warps along a row, loads in flight a row.
@@ -62,6 +89,39 @@ struct Cut {
 impl Cuda<'_> {
     fn k(&self) -> usize {
         self.site.ins[0].width
+    }
+
+    /// The places of the products; none where a product belongs to several outputs or to none.
+    fn places(&self) -> Option<Vec<Place>> {
+        let mut places: Vec<Option<Place>> = (0..self.op.products).map(|_| None).collect();
+        let mut begin = 0;
+        for (tree, out) in self.op.outputs.iter().zip(&self.site.outs) {
+            let end = begin + out.width;
+            for (place, p) in self.op.products_of(tree).into_iter().enumerate() {
+                if places[p].replace(Place { begin, end, place }).is_some() {
+                    return None;
+                }
+            }
+            begin = end;
+        }
+        places.into_iter().collect()
+    }
+
+    /// Products whose weights have one form, together.
+    fn streams(&self) -> Vec<Vec<usize>> {
+        let form = |p: usize| (self.products[p].planes, self.products[p].planes.is_none().then(|| self.dtype(p)));
+        let mut streams: Vec<Vec<usize>> = vec![];
+        for p in 0..self.op.products {
+            match streams.iter_mut().find(|s| form(s[0]) == form(p)) {
+                Some(stream) => stream.push(p),
+                None => streams.push(vec![p]),
+            }
+        }
+        streams
+    }
+
+    fn dtype(&self, p: usize) -> DType {
+        self.site.ins[self.op.first_weight() + p].dtype
     }
 
     /// What is in the kernel's name after the op.

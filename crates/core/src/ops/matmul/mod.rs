@@ -195,6 +195,51 @@ impl OpDef for Matmul {
             let odd = vec![x(35), Sig::weight(3, 35, DType::F32)];
             cases.push(Case::new(format!("odd width, {class}"), Matmul::plain(), odd, b).within(2e-5));
         }
+        cases.extend(many_rows());
         cases
     }
+}
+
+/// Cases of many rows: whole tiles and parts of them, all types, every precision, and what joins several products.
+fn many_rows() -> Vec<Case> {
+    use crate::ops::elementwise::Unary;
+    let x = |w| Sig::slot(Expr::T, w);
+    let row = |w| Sig::weight(1, w, DType::F32);
+    let add = |tree, o| Tree::sum(tree, Tree::In(o));
+    let one = |tree| Matmul { products: 1, outputs: vec![tree], norm: None };
+    let mut cases = vec![];
+    for dtype in DType::ALL.iter().copied() {
+        let ins = vec![x(256), Sig::weight(48, 256, dtype)];
+        cases.push(Case::new(format!("{}, 72 rows", dtype.name()), Matmul::plain(), ins, (72, 2, 50)).within(2e-5));
+    }
+    for compute in [Compute::F32, Compute::F16, Compute::Bf16, Compute::Int8] {
+        let mut case = |name: &str, op: Matmul, ins, t| {
+            let name = format!("{name}, {t} rows, {compute:?}");
+            cases.push(Case::new(name, op, ins, (t, 1, t)).within(1e-4).computing(compute));
+        };
+        let shapes = [
+            (129, 136, 32, [DType::F16, DType::Q4_0]),
+            (65, 200, 64, [DType::BF16, DType::Q4_1]),
+            (200, 8, 96, [DType::F32, DType::Q8_0]),
+        ];
+        for (t, n, k, dtype) in shapes.into_iter().flat_map(|(t, n, k, types)| types.map(|d| (t, n, k, d))) {
+            let name = format!("{n} of {}", dtype.name());
+            case(&name, Matmul::plain(), vec![x(k), Sig::weight(n, k, dtype)], t);
+        }
+        let few = vec![x(64), Sig::weight(40, 64, DType::Q4_0), row(40)];
+        case("bias", one(add(Tree::In(0), 1)), few, 33);
+        let ins = vec![x(64), Sig::weight(40, 64, DType::Q8_0), row(40), x(40)];
+        case("bias and residual", one(add(add(Tree::In(0), 1), 2)), ins.clone(), 80);
+        case("residual and bias", one(Tree::sum(Tree::In(2), add(Tree::In(0), 1))), ins.clone(), 80);
+        case("two residuals", one(add(add(Tree::In(0), 1), 2)), vec![x(64), ins[1].clone(), x(40), x(40)], 80);
+        case("activation", one(Tree::unary(Unary::GeluTanh, add(Tree::In(0), 1))), ins[..3].to_vec(), 80);
+        let silu = |p| Tree::unary(Unary::Silu, Tree::In(p));
+        let outputs = vec![Tree::product(silu(0), Tree::In(1)), add(Tree::In(2), 4), Tree::In(3), silu(3)];
+        let mixed = Matmul { products: 4, outputs, norm: Some(1e-6) };
+        let w = |n, dtype| Sig::weight(n, 128, dtype);
+        let (gate, up) = (w(72, DType::Q5_1), w(72, DType::Q4_0));
+        let ins = vec![x(128), row(128), gate, up, w(24, DType::F16), w(16, DType::BF16), row(24)];
+        case("norm, gate, bias, and a product used twice", mixed, ins, 130);
+    }
+    cases
 }

@@ -4,7 +4,8 @@
 //!   is redone by every workgroup. Weights in planes meet activations rounded to int8 (`dot4I8Packed`), others f32.
 //! - *tiles* (more rows): 64 rows of activations times 64 rows of a weight, through workgroup memory.
 //!
-//! Rounding, and a norm before tiles, are a step of their own (`matmul/round`).
+//! Rounding, and a norm before tiles, are a step of their own (`matmul/round`). A weight that is larger than one binding lies
+//! in shards of rows: each is a weight to these kernels, and makes a piece of the output.
 
 use super::*;
 use crate::formats::planes;
@@ -111,20 +112,50 @@ enum Path {
     Floats,
 }
 
+/// A weight as kernels see it: a whole one or a shard.
+struct Weight {
+    arg: Arg,
+    sig: Sig,
+    path: Path,
+}
+
+/// Columns of an output: all, or those that one shard of each of its weights makes.
+struct Piece {
+    /// The output.
+    y: usize,
+    /// Its tree, over weights as kernels see them, and behind these the operands.
+    tree: Tree,
+    first: usize,
+    width: usize,
+}
+
+impl Piece {
+    /// Column `n` of the piece, in its output.
+    fn column(&self) -> String {
+        if self.first == 0 { "n".into() } else { format!("({}u + n)", self.first) }
+    }
+
+    /// Its columns.
+    fn width(&self) -> String {
+        format!("{}u", self.width)
+    }
+}
+
 struct Plan<'a> {
     op: &'a Matmul,
     site: &'a Site,
     k: usize,
-    paths: Vec<Path>,
+    weights: Vec<Weight>,
+    pieces: Vec<Piece>,
     rounded: Rounded,
 }
 
 pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     let (w0, o0) = (op.first_weight(), op.first_operand());
     let k = site.ins[0].width;
-    let mut paths = vec![];
+    let (mut weights, mut starts) = (vec![], vec![]);
     let (mut natural, mut permuted) = (false, false);
-    for w in &site.ins[w0..o0] {
+    for (i, w) in site.ins[w0..o0].iter().enumerate() {
         let path = match (w.layout(), planes::spec(w.dtype)) {
             (Layout::Planes, Some(spec)) if site.rounding(w) == Rounding::Int8 => {
                 natural |= spec.bits == 8 || !site.class.is_small();
@@ -135,13 +166,19 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
             (Layout::Stored, None) => Path::Floats,
             _ => return Lowering::Gap("quantized weights are read from planes on GPUs"),
         };
-        paths.push(path);
+        starts.push(weights.len());
+        let shards = wgsl::shards(site, w0 + i).into_iter();
+        weights.extend(shards.map(|(arg, sig)| Weight { arg, sig, path }));
     }
-    let p = Plan { op, site, k, paths, rounded: Rounded::new(k, natural, permuted) };
+    starts.push(weights.len());
+    let Some(pieces) = pieces(op, site, &weights, &starts) else {
+        return Lowering::Gap("weights of one output that are larger than a binding must have their shards alike");
+    };
+    let p = Plan { op, site, k, weights, pieces, rounded: Rounded::new(k, natural, permuted) };
     if let Some(cut) = p.cut() {
         return p.halves(cut);
     }
-    let (codes, floats) = (p.paths.contains(&Path::Codes), p.paths.contains(&Path::Floats));
+    let (codes, floats) = (p.has(Path::Codes), p.has(Path::Floats));
     let small = site.class.is_small();
     // What the prologue step makes: rounded rows, and normed rows for tiles.
     let normed = floats && !small && op.norm.is_some();
@@ -164,9 +201,41 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     Lowering::Steps { steps, scratch }
 }
 
+/// The pieces of all outputs; `starts` are the first weights of each product. None where the weights of one output are cut
+/// at different rows.
+fn pieces(op: &Matmul, site: &Site, weights: &[Weight], starts: &[usize]) -> Option<Vec<Piece>> {
+    let mut pieces = vec![];
+    for (y, tree) in op.outputs.iter().enumerate() {
+        let used = op.products_of(tree);
+        let of = |p: usize| &weights[starts[p]..starts[p + 1]];
+        let rows = |p: usize| of(p).iter().map(|w| w.sig.rows.constant().unwrap_or(0) as usize);
+        let shards = rows(*used.first()?);
+        if used.iter().any(|&p| !rows(p).eq(shards.clone())) {
+            return None;
+        }
+        let mut first = 0;
+        for (i, width) in shards.enumerate() {
+            let leaf = |l: usize| if l < op.products { starts[l] + i } else { weights.len() + l - op.products };
+            pieces.push(Piece { y, tree: tree.replace(&|l| Tree::In(leaf(l))), first, width });
+            first += width;
+        }
+        debug_assert_eq!(first, site.outs[y].width);
+    }
+    Some(pieces)
+}
+
 impl Plan<'_> {
     fn rows(&self) -> Expr {
         self.site.ins[0].rows.clone()
+    }
+
+    fn has(&self, path: Path) -> bool {
+        self.weights.iter().any(|w| w.path == path)
+    }
+
+    /// The weights that a piece reads.
+    fn weights_of(&self, piece: &Piece) -> Vec<usize> {
+        piece.tree.leaves().into_iter().filter(|&l| l < self.weights.len()).collect()
     }
 
     fn begin(&self, name: &str, workgroup: u32) -> Wgsl {
@@ -243,15 +312,15 @@ impl Plan<'_> {
 
     /// Declares all weights, operands and outputs; `template` is what each weight's text adds, by its path.
     fn weights(&self, w: &mut Wgsl, template: impl Fn(Path) -> String) {
-        let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
-        for (i, sig) in self.site.ins[w0..o0].iter().enumerate() {
+        let o0 = self.op.first_operand();
+        for (i, Weight { arg, sig, path }) in self.weights.iter().enumerate() {
             let name = format!("w{i}");
             let rows = sig.rows.constant().unwrap_or(0) as usize;
             w.number(&format!("{name}_ROWS"), rows);
-            if !wgsl::planes(w, &name, Arg::In(w0 + i), sig) {
-                eights(w, &name, Arg::In(w0 + i), sig.dtype, self.k);
+            if !wgsl::planes(w, &name, *arg, sig) {
+                eights(w, &name, *arg, sig.dtype, self.k);
             }
-            w.line(template(self.paths[i]).replace("$W", &name));
+            w.line(template(*path).replace("$W", &name));
         }
         for (i, sig) in self.site.ins[o0..].iter().enumerate() {
             w.read(&format!("o{i}"), Arg::In(o0 + i), sig.dtype);
@@ -262,17 +331,17 @@ impl Plan<'_> {
         }
     }
 
-    /// The value of output `o` in row `t`, column `n`, from the products `p0`, `p1`, ….
-    fn value(&self, o: usize) -> String {
-        let o0 = self.op.products;
-        tree(&self.op.outputs[o], &|l| match l.checked_sub(o0) {
+    /// The value of a piece in row `t`, its column `n`, from the products `p0`, `p1`, ….
+    fn value(&self, piece: &Piece) -> String {
+        let (y, n) = (piece.y, piece.column());
+        tree(&piece.tree, &|l| match l.checked_sub(self.weights.len()) {
             None => format!("p{l}"),
-            Some(i) if self.site.ins[self.op.first_operand() + i].rows.constant() == Some(1) => format!("o{i}_at(n)"),
-            Some(i) => format!("o{i}_at(t * Y{o}_WIDTH + n)"),
+            Some(i) if self.site.ins[self.op.first_operand() + i].rows.constant() == Some(1) => format!("o{i}_at({n})"),
+            Some(i) => format!("o{i}_at(t * Y{y}_WIDTH + {n})"),
         })
     }
 
-    /// `main`: hands workgroup `g` to the output it belongs to. `per` outputs' numbers are one workgroup's.
+    /// `main`: hands workgroup `g` to the piece it belongs to. `per` numbers of it are one workgroup's.
     fn main(&self, w: &mut Wgsl, before: &str, per: u64, call: &str) -> u64 {
         w.line("@compute @workgroup_size(WG)");
         w.line("fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,");
@@ -280,9 +349,9 @@ impl Plan<'_> {
         w.line("    let g = wid.x + wid.y * nwg.x;");
         w.line(before);
         let mut end = 0;
-        for (o, sig) in self.site.outs.iter().enumerate() {
+        for (o, piece) in self.pieces.iter().enumerate() {
             let from = end;
-            end += (sig.width as u64).div_ceil(per);
+            end += (piece.width as u64).div_ceil(per);
             let otherwise = if o > 0 { "else " } else { "" };
             w.line(format!("    {otherwise}if n < {end}u {{ out_{o}({call}, n - {from}u, lid); }}"));
         }
@@ -312,7 +381,7 @@ impl Plan<'_> {
         if let Some(step) = self.matvec_floats() {
             return step;
         }
-        let floats = self.paths.contains(&Path::Floats);
+        let floats = self.has(Path::Floats);
         let rows = if self.site.class == RowClass::One { 1 } else { 8 };
         let name = if rounded.is_some() || staged { "int8" } else { "f32" };
         let caps = caps(self.site.target);
@@ -357,13 +426,14 @@ impl Plan<'_> {
             Path::Codes => include_str!("dot_codes.wgsl").into(),
             Path::Floats => include_str!("dot_floats.wgsl").into(),
         });
-        for (o, out) in self.op.outputs.iter().enumerate() {
+        for (o, piece) in self.pieces.iter().enumerate() {
+            let (y, width, n) = (piece.y, piece.width(), piece.column());
             w.line(format!("fn out_{o}(m: u32, group: u32, lid: u32) {{"));
             w.line("    for (var turn = 0u; turn < TURNS; turn++) {");
             w.line("    let n = (group * TURNS + turn) * (WG / LANES) + lid / LANES;");
-            let used = self.op.products_of(out);
+            let used = self.weights_of(piece);
             for p in &used {
-                w.line(format!("    let s{p} = dot_w{p}(min(n, Y{o}_WIDTH - 1u), lid % LANES);"));
+                w.line(format!("    let s{p} = dot_w{p}(min(n, {width} - 1u), lid % LANES);"));
                 w.line(format!("    var sums{p} = s{p};"));
             }
             w.line("    for (var t = 0u; t < ROWS; t++) {");
@@ -371,8 +441,8 @@ impl Plan<'_> {
             for p in &used {
                 w.line(format!("        let p{p} = lanes_sum(sums{p}[t], lid);"));
             }
-            let value = self.value(o);
-            w.line(format!("        if lid % LANES == 0u && n < Y{o}_WIDTH {{ y{o}[t * Y{o}_WIDTH + n] = {value}; }}"));
+            let value = self.value(piece);
+            w.line(format!("        if lid % LANES == 0u && n < {width} {{ y{y}[t * Y{y}_WIDTH + {n}] = {value}; }}"));
             w.line("    } }");
             w.line("}");
         }
@@ -388,16 +458,17 @@ impl Plan<'_> {
         if let Some(arg) = rounded {
             self.rounded.read(&mut w, arg);
         }
-        if self.paths.contains(&Path::Floats) {
+        if self.has(Path::Floats) {
             eights(&mut w, "floats", normed.unwrap_or(Arg::In(0)), DType::F32, self.k);
         }
         self.weights(&mut w, |path| {
             let x = if path == Path::Codes { "rounded" } else { "floats" };
             include_str!("tile.wgsl").replace("$X", x)
         });
-        for (o, out) in self.op.outputs.iter().enumerate() {
+        for (o, piece) in self.pieces.iter().enumerate() {
+            let (y, width, n) = (piece.y, piece.width(), piece.column());
             w.line(format!("fn out_{o}(m: u32, tile: u32, lid: u32) {{"));
-            let used = self.op.products_of(out);
+            let used = self.weights_of(piece);
             for p in &used {
                 w.line(format!("    var acc{p}: array<vec4<f32>, 4>;"));
                 w.line(format!("    tile_w{p}(m, tile, lid, &acc{p});"));
@@ -405,16 +476,16 @@ impl Plan<'_> {
             w.line("    for (var r = 0u; r < 4u; r++) { for (var c = 0u; c < 4u; c++) {");
             w.line("        let t = m * 64u + (lid / 16u) * 4u + r;");
             w.line("        let n = tile * 64u + (lid % 16u) * 4u + c;");
-            w.line(format!("        if t < rows() && n < Y{o}_WIDTH {{"));
+            w.line(format!("        if t < rows() && n < {width} {{"));
             for p in &used {
                 w.line(format!("            let p{p} = acc{p}[r][c];"));
             }
-            w.line(format!("            y{o}[t * Y{o}_WIDTH + n] = {};", self.value(o)));
+            w.line(format!("            y{y}[t * Y{y}_WIDTH + {n}] = {};", self.value(piece)));
             w.line("        }");
             w.line("    } }");
             w.line("}");
         }
-        let tiles: u64 = self.site.outs.iter().map(|s| (s.width as u64).div_ceil(TILE)).sum();
+        let tiles: u64 = self.pieces.iter().map(|p| (p.width as u64).div_ceil(TILE)).sum();
         let before =
             format!("    let m = g / {tiles}u;\n    let n = g % {tiles}u;\n    if m * 64u >= rows() {{ return; }}");
         self.main(&mut w, &before, TILE, "m");

@@ -6,7 +6,7 @@ use crate::cuda::{Unit, caps};
 /// Threads of a block.
 const THREADS: usize = 512;
 /// Logits that are worth a block.
-const SHARE: usize = 4096;
+const SHARE: usize = 2048;
 
 pub(super) fn lower(op: &Sample, site: &Site) -> Lowering {
     let (vocabulary, rows) = (site.ins[0].width, &site.ins[0].rows);
@@ -14,7 +14,7 @@ pub(super) fn lower(op: &Sample, site: &Site) -> Lowering {
     if seen + 24 * 1024 > caps(site).shared as usize {
         return Lowering::Gap("a bit a token of this vocabulary does not fit shared memory");
     }
-    let parts = vocabulary.div_ceil(SHARE).clamp(1, 64);
+    let parts = vocabulary.div_ceil(SHARE).clamp(1, 128);
     let mut unit = Unit::new(THREADS as u32);
     unit.batch().rows(rows).read("LOGITS", "float", Arg::In(0)).set("VOCABULARY", vocabulary);
     unit.write("FEED", "u32", Arg::Feed).set("TOP", op.top).set("PARTS", parts);

@@ -3,6 +3,9 @@
 // Greedy ends there. A draw looks for places in the order of falling logits (lower ids first among equals) without a
 // sort: 256 bins of the number's bits at a time, from the highest on. Weights are whole numbers of 2^-40, so that sums do
 // not depend on the order of adding, and equal draws on all devices.
+//
+// v1: 38 blocks, a number at a time: 8 µs for 152k logits on an H200. v2: 16-byte loads by twice the blocks, the batch's
+//     words read before the logits are there.
 
 // Bits of a number in an order that integers compare: that of f32::total_cmp.
 DEVICE u32 order_of(float x) {
@@ -250,16 +253,20 @@ KERNEL {
     __shared__ bool is_last;
     const Args A = ARGS;
     allow_next();
-    wait_for_inputs();
+    // No kernel writes the batch's words: they are here before the logits are.
     const Batch batch{BATCH};
     const u32 r = group_index() / PARTS, part = group_index() % PARTS;
-    if (r >= ROWS) return;
-    Row row{LOGITS + (size_t)r * VOCABULARY, 0, batch.span_f32(r, 9)};
-    if (row.penalty != 1.0f && batch.span(r, 14) > 0) {
+    const bool inside = r < ROWS;
+    const float penalty = inside ? batch.span_f32(r, 9) : 1.0f, temperature = inside ? batch.span_f32(r, 5) : 0.0f;
+    const u32 past = inside ? batch.span(r, 14) : 0, top = inside ? batch.span(r, 12) : 0;
+    wait_for_inputs();
+    if (!inside) return;
+    Row row{LOGITS + (size_t)r * VOCABULARY, 0, penalty};
+    if (penalty != 1.0f && past > 0) {
         u32* seen = (u32*)dynamic;
         for (u32 i = threadIdx.x; i < (VOCABULARY + 31) / 32; i += THREADS) seen[i] = 0;
         __syncthreads();
-        for (u32 i = threadIdx.x; i < batch.span(r, 14); i += THREADS) {
+        for (u32 i = threadIdx.x; i < past; i += THREADS) {
             const u32 id = batch.history(r, i);
             if (id < VOCABULARY) atomicOr(&seen[id / 32], 1u << (id % 32));
         }
@@ -267,16 +274,15 @@ KERNEL {
         row.seen = seen;
     }
     Best best{-INFINITE, 0};
-    const u32 share = (VOCABULARY + PARTS - 1) / PARTS;
-    const u32 end = min((part + 1) * share, (u32)VOCABULARY);
-    for (u32 i = part * share + threadIdx.x; i < end; i += THREADS * 4) {
-        float x[4];
-#pragma unroll
-        for (int c = 0; c < 4; c++) x[c] = i + c * THREADS < end ? row.at(i + c * THREADS) : -INFINITE;
-#pragma unroll
-        for (int c = 0; c < 4; c++) {
-            if (i + c * THREADS < end) best.meet(x[c], i + c * THREADS);
+    const u32 share = ((VOCABULARY + PARTS - 1) / PARTS + 3) / 4 * 4;
+    const u32 begin = min(part * share, (u32)VOCABULARY), end = min(begin + share, (u32)VOCABULARY);
+    if (VOCABULARY % 4 == 0 && !row.seen) {
+        for (u32 i = begin + threadIdx.x * 4; i < end; i += THREADS * 4) {
+            const float4 x = *(const float4*)(row.logits + i);
+            best.meet(x.x, i), best.meet(x.y, i + 1), best.meet(x.z, i + 2), best.meet(x.w, i + 3);
         }
+    } else {
+        for (u32 i = begin + threadIdx.x; i < end; i += THREADS) best.meet(row.at(i), i);
     }
     best = block_best(best, room);
     if (PARTS > 1) {
@@ -303,12 +309,11 @@ KERNEL {
     u32 id = FULL;
     if (best.x < INFINITE && best.x > -INFINITE) {
         id = best.id;
-        const float temperature = batch.span_f32(r, 5);
         if (temperature > 0) {
             const Draw d{row, best.x, temperature, 0, false, bins, found};
             id = draw(batch, r, d, counts);
         }
-        if (batch.span(r, 12) > 0) report(row, best.x, id, batch.span(r, 12), out, sums, room);
+        if (top > 0) report(row, best.x, id, top, out, sums, room);
     }
     if (threadIdx.x == 0) {
         out[0] = __uint_as_float(id);

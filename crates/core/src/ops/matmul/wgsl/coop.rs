@@ -81,9 +81,9 @@ impl Cut {
 }
 
 impl Plan<'_> {
-    /// The most products that one output has.
+    /// The most products that one piece of an output has.
     fn most_products(&self) -> usize {
-        self.op.outputs.iter().map(|o| self.op.products_of(o).len()).max().unwrap_or(1).max(1)
+        self.pieces.iter().map(|piece| self.weights_of(piece).len()).max().unwrap_or(1).max(1)
     }
 
     /// The cut, where all weights meet f16 and the adapter has cooperative matrices.
@@ -137,8 +137,8 @@ impl Plan<'_> {
             w.line(format!("alias {name} = coop_mat{side}x{side}<{scalar}, {role}>;"));
         }
         self.coop_weights(&mut w);
-        for o in 0..self.op.outputs.len() {
-            self.coop_output(&mut w, o, &cut, unit);
+        for (o, piece) in self.pieces.iter().enumerate() {
+            self.coop_output(&mut w, o, piece, &cut, unit);
         }
         w.line("@compute @workgroup_size(WG)");
         w.line("fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,");
@@ -149,10 +149,10 @@ impl Plan<'_> {
         w.line("    let g = wid.x + wid.y * nwg.x;");
         w.line("    let m = g % downs;\n    let n = g / downs;");
         let mut end = 0;
-        for (o, sig) in self.site.outs.iter().enumerate() {
+        for (o, piece) in self.pieces.iter().enumerate() {
             let from = end;
-            let products = self.op.products_of(&self.op.outputs[o]).len().max(1);
-            end += sig.width.div_ceil(cut.tile_columns(products));
+            let products = self.weights_of(piece).len().max(1);
+            end += piece.width.div_ceil(cut.tile_columns(products));
             let otherwise = if o > 0 { "else " } else { "" };
             w.line(format!("    {otherwise}if n < {end}u {{ out_{o}(m, n - {from}u, lid); }}"));
         }
@@ -165,10 +165,9 @@ impl Plan<'_> {
 
     /// Weights, each with `raw` (numbers 8i … 8i + 8 of a row as they are stored) and `halves` of that; operands, outputs.
     fn coop_weights(&self, w: &mut Wgsl) {
-        let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
-        for (i, sig) in self.site.ins[w0..o0].iter().enumerate() {
-            let name = format!("w{i}");
-            let arg = Arg::In(w0 + i);
+        let o0 = self.op.first_operand();
+        for (i, Weight { arg, sig, .. }) in self.weights.iter().enumerate() {
+            let (name, arg) = (format!("w{i}"), *arg);
             w.number(&format!("{name}_ROWS"), sig.rows.constant().unwrap_or(0) as usize);
             let (of, raw, halves) = if wgsl::planes(w, &name, arg, sig) {
                 w.line(include_str!("../coop_planes.wgsl").replace("$W", &name));
@@ -199,9 +198,10 @@ impl Plan<'_> {
         }
     }
 
-    /// `out_o(m, tile, lid)`: a tile of one output. Everything is written out: matrices are in registers only so.
-    fn coop_output(&self, w: &mut Wgsl, o: usize, cut: &Cut, unit: usize) {
-        let used = self.op.products_of(&self.op.outputs[o]);
+    /// `out_o(m, tile, lid)`: a tile of one piece. Everything is written out: matrices are in registers only so.
+    fn coop_output(&self, w: &mut Wgsl, o: usize, piece: &Piece, cut: &Cut, unit: usize) {
+        let used = self.weights_of(piece);
+        let (y, width, column) = (piece.y, piece.width(), piece.column());
         let (side, threads, depth) = (cut.side, cut.threads(), cut.depth);
         let (part, columns) = (cut.part(used.len()), cut.tile_columns(used.len()));
         let (down, across) = (cut.rows / side, part / side);
@@ -295,11 +295,11 @@ impl Plan<'_> {
             let row = format!("of_part / {}u * {}u + {}u + i / {part}u", cut.across, cut.rows, i * side);
             w.line(format!("        let t = m * ROWS + {row};"));
             w.line(format!("        let n = tile * {columns}u + of_part % {}u * {part}u + i % {part}u;", cut.across));
-            w.line(format!("        if t < rows() && n < Y{o}_WIDTH {{"));
+            w.line(format!("        if t < rows() && n < {width} {{"));
             for (place, p) in used.iter().enumerate() {
                 w.line(format!("            let p{p} = strips[of_part * {strip}u + {}u + i];", place * block));
             }
-            w.line(format!("            y{o}[t * Y{o}_WIDTH + n] = {};", self.value(o)));
+            w.line(format!("            y{y}[t * Y{y}_WIDTH + {column}] = {};", self.value(piece)));
             w.line("        }\n    }");
         }
         w.line("}");

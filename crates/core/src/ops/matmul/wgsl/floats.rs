@@ -38,11 +38,11 @@ impl Plan<'_> {
         let caps = caps(self.site.target);
         let lanes = lanes(&caps)?;
         let is_mine = self.site.class == RowClass::One && self.k.is_multiple_of(8);
-        if !is_mine || self.paths.contains(&Path::Codes) {
+        if !is_mine || self.has(Path::Codes) {
             return None;
         }
         let outputs = self.site.outs.iter().map(|s| s.width).sum();
-        let products = self.op.outputs.iter().map(|o| self.op.products_of(o).len()).max().unwrap_or(1).max(1);
+        let products = self.pieces.iter().map(|p| self.weights_of(p).len()).max().unwrap_or(1).max(1);
         let cut = Cut::new(self.k, outputs, products, lanes);
         let mut w = self.begin("matmul/matvec.f32.1", WG);
         w.number("SPAN", cut.span as usize);
@@ -56,7 +56,7 @@ impl Plan<'_> {
         }
         w.line(include_str!("../span.wgsl"));
         self.weights(&mut w, |_| String::new());
-        for o in 0..self.op.outputs.len() {
+        for o in 0..self.pieces.len() {
             self.out_of_span(&mut w, o, &cut);
         }
         let per = u64::from(WG / cut.span) * cut.rows as u64;
@@ -64,14 +64,16 @@ impl Plan<'_> {
         Some(w.step(grid.into(), self.cost(None, None)))
     }
 
-    /// `out_o(…)`: the numbers of one output that a workgroup makes.
+    /// `out_o(…)`: the numbers of one piece that a workgroup makes.
     fn out_of_span(&self, w: &mut Wgsl, o: usize, cut: &Cut) {
-        let used = self.op.products_of(&self.op.outputs[o]);
+        let piece = &self.pieces[o];
+        let (y, width, column) = (piece.y, piece.width(), piece.column());
+        let used = self.weights_of(piece);
         let each = || used.iter().flat_map(|p| (0..cut.rows).map(move |r| (*p, r)));
         w.line(format!("fn out_{o}(m: u32, group: u32, lid: u32) {{"));
         w.line(format!("    let first = (group * (WG / SPAN) + lid / SPAN) * {}u;", cut.rows));
         for r in 0..cut.rows {
-            w.line(format!("    let n{r} = min(first + {r}u, Y{o}_WIDTH - 1u);"));
+            w.line(format!("    let n{r} = min(first + {r}u, {width} - 1u);"));
         }
         w.line("    var squares = 0.0;");
         each().for_each(|(p, r)| w.line(format!("    var s{p}_{r} = 0.0;")));
@@ -110,9 +112,9 @@ impl Plan<'_> {
         let factor = if self.op.norm.is_some() { " * factor" } else { "" };
         w.line("    let t = 0u;");
         for r in 0..cut.rows {
-            w.line(format!("    if first + {r}u < Y{o}_WIDTH {{\n        let n = n{r};"));
+            w.line(format!("    if first + {r}u < {width} {{\n        let n = n{r};"));
             used.iter().for_each(|p| w.line(format!("        let p{p} = s{p}_{r}{factor};")));
-            w.line(format!("        y{o}[n] = {};\n    }}", self.value(o)));
+            w.line(format!("        y{y}[{column}] = {};\n    }}", self.value(piece)));
         }
         w.line("}");
     }

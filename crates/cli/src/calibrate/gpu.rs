@@ -1,0 +1,262 @@
+//! Measuring a GPU, through nothing but the `Device` trait: pairs of chains that differ in their length, the host's side of
+//! a hand-over, and copies.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use onetrip_core::batch::StepBatch;
+use onetrip_core::cost::chains::Chain;
+use onetrip_core::cost::chains::pairs::{Extent, FORMATS, Pair, pairs, tiny};
+use onetrip_core::cost::{Curve, Kind, Profile};
+use onetrip_core::device::{Device, DeviceError, Recording, WeightData};
+use onetrip_core::plan::Plan;
+use onetrip_core::probe::Silent;
+use onetrip_core::run::record;
+use onetrip_engine::profiles;
+use onetrip_engine::scheduler::PAGE_LEN;
+
+use super::{CalibrateArgs, Curves, slug, store};
+use crate::fail::Fail;
+use crate::output::{Out, note, progress, seconds, table};
+use crate::stats::Spread;
+use crate::{device, load, machine};
+
+/// Runs handed over in a row, of which one time is taken: so many that the clock and the last wait do not matter.
+const BURST_S: f64 = 4e-3;
+const MOST_IN_BURST: f64 = 32.0;
+/// No dispatch takes less: what seems so is noise of a busy machine.
+const LEAST_US: f64 = 0.01;
+
+/// Zeros on the host, which stand for every weight.
+struct Zeros(Arc<Vec<u8>>, usize);
+
+impl AsRef<[u8]> for Zeros {
+    fn as_ref(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+/// Runs the command for a GPU.
+pub fn main(args: &CalibrateArgs, name: &str, out: &Out) -> Result<(), Fail> {
+    if args.threads.is_some() {
+        return Err(Fail::Input("--threads is for the CPU: leave it out, or leave --device out".into()));
+    }
+    let start = Instant::now();
+    let mut gpu = device::open(name, machine::cores(), load::isa()?, Default::default())?;
+    let Some((title, caps)) = device::identity(name)? else {
+        return Err(Fail::Work(format!("{name} is gone")));
+    };
+    let formats = if args.formats.is_empty() { FORMATS.to_vec() } else { args.formats.clone() };
+    let mut curves = Curves::default();
+    let extent = Extent { quick: args.quick };
+    let skipped = measure(&mut *gpu, &formats, extent, args.repeat, &mut curves)?;
+    let (date, took) = (machine::date(), start.elapsed().as_secs_f64());
+    let how = if args.quick { ", --quick" } else { "" };
+    let commit = profiles::of_device(&title).map_or_else(Default::default, |(_, before)| before.commit);
+    let profile = Profile {
+        name: args.name.clone().unwrap_or_else(|| slug(&format!("{title} {}", device::split(name).0))),
+        note: format!(
+            "Measured by `onetrip calibrate --device {name}{how}` {} on {date} in {took:.0} s: medians of {} runs with min \
+             and max, of what a longer chain of one op takes more than a shorter one; no model plan. Times in µs.",
+            env!("CARGO_PKG_VERSION"),
+            args.repeat
+        ),
+        device: title,
+        date,
+        kind: Kind::Gpu,
+        caps,
+        // What a sweep found stays.
+        commit,
+        curves: curves.finish(),
+    };
+    let Some(place) = store(&profile, args.write.as_deref(), took, out)? else { return Ok(()) };
+    out.line(&format!("{}, {}, {}", profile.device, profile.caps.isa, profile.date))?;
+    let time = |name: &str, x: f64| profile.value(name, 0, |c| c.time(x));
+    let rows: Vec<Vec<String>> = profile.curves.iter().map(row).collect();
+    out.text(&table(&["curve", ">points", ">least x", ">y", ">largest x", ">y"], &rows))?;
+    if let (Some(launch), Some(apart)) = (time("launch", 0.0), time("launch.apart", 0.0)) {
+        out.line(&format!("\na dispatch that waits for another {launch:.2} µs, one that does not {apart:.2} µs"))?;
+    }
+    out.line(&format!("{} curves in {}: {place}", profile.curves.len(), seconds(took)))?;
+    if !skipped.is_empty() {
+        note(&format!("left out for want of memory or of a kernel: {}", skipped.join(", ")));
+    }
+    note("`explain` and `profile` predict with it from now on");
+    Ok(())
+}
+
+fn row(c: &Curve) -> Vec<String> {
+    let short = |v: f64| if v >= 1e4 { format!("{v:.2e}") } else { format!("{v:.2}") };
+    let last = c.x.len() - 1;
+    let ends = [c.x[0], c.y[0], c.x[last], c.y[last]].map(short);
+    [vec![c.name.clone(), c.x.len().to_string()], ends.to_vec()].concat()
+}
+
+/// Fills the curves; gives the points that could not be measured.
+fn measure(
+    gpu: &mut dyn Device,
+    formats: &[onetrip_core::formats::DType],
+    extent: Extent,
+    repeat: usize,
+    curves: &mut Curves,
+) -> Result<Vec<String>, Fail> {
+    let mut all = pairs(formats, extent).map_err(|e| Fail::Work(format!("a chain cannot be made: {e}")))?;
+    let mut zeros = Arc::default();
+    let (mut launch, mut skipped, mut bar, total) = (0.0, vec![], None, all.len());
+    for (n, pair) in all.iter_mut().enumerate() {
+        progress(&mut bar, "measuring", n, total);
+        let found = match one(gpu, pair, &mut zeros, repeat) {
+            Ok(found) => found,
+            Err(DeviceError::Memory { .. } | DeviceError::Gap { .. }) => {
+                skipped.push(format!("{} at {:.0}", pair.curve, pair.x));
+                continue;
+            }
+            Err(e) => return Err(e.into()),
+        };
+        let each: Vec<f64> =
+            found.iter().map(|(short, long)| ((long - short) * 1e6 / pair.links as f64).max(LEAST_US)).collect();
+        let Some(time) = Spread::of(&each) else { continue };
+        if pair.curve == "launch" {
+            launch = time.median;
+            // What a run costs besides its dispatches, which are one more than the links.
+            let rest: Vec<f64> =
+                found.iter().map(|(s, _)| (s * 1e6 - launch * (pair.least + 1) as f64).max(0.0)).collect();
+            rest_of(curves, "submit", 1.0, &rest);
+        }
+        let ys = [time.median, time.min, time.max].map(|us| pair.unit.y(us, launch, 1));
+        let (min, max) = (ys[1].min(ys[2]), ys[1].max(ys[2]));
+        if pair.curve == "launch.apart" && gpu.name().starts_with("cuda") {
+            rest_of(curves, "graph_node", 0.0, &each);
+        }
+        curves.add(&pair.curve, 0, pair.x, Spread { median: ys[0], min, max });
+    }
+    host(gpu, &mut zeros, repeat, extent, curves)?;
+    copies(gpu, repeat, extent, curves)?;
+    if let Some(bar) = bar {
+        bar.finish_and_clear();
+    }
+    Ok(skipped)
+}
+
+fn rest_of(curves: &mut Curves, name: &str, x: f64, values: &[f64]) {
+    if let Some(spread) = Spread::of(values) {
+        curves.add(name, 0, x, spread);
+    }
+}
+
+/// A chain that is ready to run.
+struct Ready {
+    recording: Recording,
+    batch: StepBatch,
+}
+
+impl Ready {
+    fn new(gpu: &mut dyn Device, chain: &Chain, plan: Plan) -> Result<Ready, DeviceError> {
+        let mut batch = chain.batch(PAGE_LEN);
+        batch.fill_rope(&plan.ropes);
+        Ok(Ready { recording: record(&Arc::new(plan), gpu, &mut Silent)?, batch })
+    }
+
+    /// Seconds of one of `n` runs in a row.
+    fn burst(&self, gpu: &mut dyn Device, n: usize) -> Result<f64, DeviceError> {
+        let start = Instant::now();
+        for _ in 0..n {
+            gpu.submit(&self.recording, &self.batch)?;
+        }
+        gpu.wait()?;
+        Ok(start.elapsed().as_secs_f64() / n as f64)
+    }
+}
+
+fn plan_of(gpu: &dyn Device, chain: &mut Chain) -> Result<Plan, DeviceError> {
+    chain.plan(gpu.target()).map_err(|e| DeviceError::Batch(e.to_string()))
+}
+
+fn load_weights(gpu: &mut dyn Device, chain: &Chain, zeros: &mut Arc<Vec<u8>>) -> Result<(), DeviceError> {
+    let most = chain.weights.iter().copied().max().unwrap_or(0) as usize;
+    if zeros.len() < most {
+        *zeros = Arc::new(vec![0; most]);
+    }
+    let weight = |&size: &u64| -> WeightData { Arc::new(Zeros(zeros.clone(), size as usize)) };
+    gpu.set_weights(chain.weights.iter().map(weight).collect())?;
+    gpu.set_states(&chain.state_bytes(PAGE_LEN))
+}
+
+/// Seconds of a run of the shorter and of the longer chain, in turns.
+fn one(
+    gpu: &mut dyn Device,
+    pair: &mut Pair,
+    zeros: &mut Arc<Vec<u8>>,
+    repeat: usize,
+) -> Result<Vec<(f64, f64)>, DeviceError> {
+    let (short, long) = (plan_of(gpu, &mut pair.short)?, plan_of(gpu, &mut pair.long)?);
+    // The shorter chain's weights and states are the first of the longer one's.
+    load_weights(gpu, &pair.long, zeros)?;
+    let (short, long) = (Ready::new(gpu, &pair.short, short)?, Ready::new(gpu, &pair.long, long)?);
+    let mut once = 0.0;
+    // A recording is kept from its second run on.
+    for _ in 0..3 {
+        short.burst(gpu, 1)?;
+        once = long.burst(gpu, 1)?;
+    }
+    let n = (BURST_S / once).clamp(1.0, MOST_IN_BURST) as usize;
+    (0..repeat).map(|_| Ok((short.burst(gpu, n)?, long.burst(gpu, n)?))).collect()
+}
+
+/// The host's side: handing over so many dispatches, one, and one with its wait.
+fn host(
+    gpu: &mut dyn Device,
+    zeros: &mut Arc<Vec<u8>>,
+    repeat: usize,
+    extent: Extent,
+    curves: &mut Curves,
+) -> Result<(), Fail> {
+    let depths: &[usize] = if extent.quick { &[0, 63] } else { &[0, 15, 63, 255] };
+    for &depth in depths {
+        let mut chain = tiny(depth, false).map_err(|e| Fail::Work(e.to_string()))?;
+        let plan = plan_of(gpu, &mut chain)?;
+        load_weights(gpu, &chain, zeros)?;
+        let ready = Ready::new(gpu, &chain, plan)?;
+        ready.burst(gpu, 3)?;
+        let (mut submit, mut wait) = (vec![], vec![]);
+        for _ in 0..8 * repeat {
+            let start = Instant::now();
+            gpu.submit(&ready.recording, &ready.batch)?;
+            submit.push(start.elapsed().as_secs_f64() * 1e6);
+            gpu.wait()?;
+            wait.push(start.elapsed().as_secs_f64() * 1e6);
+        }
+        rest_of(curves, "encode", depth as f64 + 1.0, &submit);
+        if depth == 0 {
+            rest_of(curves, "commit", 1.0, &submit);
+            rest_of(curves, "commit_wait", 1.0, &wait);
+        }
+    }
+    Ok(())
+}
+
+/// Bytes per second from and to the host, by size.
+fn copies(gpu: &mut dyn Device, repeat: usize, extent: Extent, curves: &mut Curves) -> Result<(), Fail> {
+    let sizes: &[u64] = if extent.quick { &[1 << 16, 1 << 22] } else { &[1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26] };
+    for &size in sizes {
+        gpu.set_states(&[size])?;
+        let bytes = vec![0u8; size as usize];
+        let (mut up, mut down) = (vec![], vec![]);
+        for turn in 0..=repeat {
+            let start = Instant::now();
+            gpu.write_state(0, &bytes);
+            gpu.wait()?;
+            let there = start.elapsed().as_secs_f64();
+            let start = Instant::now();
+            std::hint::black_box(gpu.read_state(0));
+            let back = start.elapsed().as_secs_f64();
+            if turn > 0 {
+                up.push(size as f64 / there);
+                down.push(size as f64 / back);
+            }
+        }
+        rest_of(curves, "copy.to", size as f64, &up);
+        rest_of(curves, "copy.from", size as f64, &down);
+    }
+    Ok(())
+}

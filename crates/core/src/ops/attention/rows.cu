@@ -1,0 +1,327 @@
+// Attention of up to 8 rows over caches in f16, on tensor cores. A block is one token, HPB (at most 8) query heads of one key
+// head, and a part of the visible positions; CLUSTER blocks reach into each other's shared memory to add their parts up, and
+// where positions are many, CLUSTERS of those leave sums in memory for the last block of all.
+//
+// Keys and values go from memory straight into the registers that the tensor cores want: a product does not mind in which
+// order its sum runs, so dimensions are counted as 16-byte loads bring them. Scores are keys x heads, outputs dimensions x
+// heads; queries and weights are two f16 numbers each, the second what the first one's rounding left, which keeps f32's
+// exactness. Keys and values of this step are made in shared memory where the op writes the cache; nobody reads from the
+// cache what the same launch writes.
+//
+// v1, v2 (kernel.cu): f32 multiply-adds, lanes that share keys; 11.5 µs at 256 positions (0.5B and 8B) on an H200, of which
+//     the sum over parts through memory took about half; 1.6 TB/s at 32,000 positions.
+// v3: this kernel.
+typedef CacheRow<CACHE_F16, DIM> Row;
+#define LOG2E 1.4426950408889634f
+#define KB ((DIM + 31) / 32)
+#define VB ((DIM + 63) / 64)
+// Positions of a warp at a time.
+#define STEP 16
+// Floats of a part: the output not yet divided, its maximum and its sum.
+#define PART (DIM + 4)
+#define OUTPUTS ((HPB * DIM + CLUSTER * THREADS - 1) / (CLUSTER * THREADS))
+
+// Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
+DEVICE float scale_to(float m, float most) { return exp2_fast(m - (most == -INFINITE ? 0.0f : most)); }
+DEVICE u32 word(const uint4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+// Over the lanes that have the same heads.
+DEVICE float keys_max(float x) {
+#pragma unroll
+    for (int o = 4; o < 32; o <<= 1) x = fmaxf(x, __shfl_xor_sync(FULL, x, o));
+    return x;
+}
+DEVICE float keys_sum(float x) {
+#pragma unroll
+    for (int o = 4; o < 32; o <<= 1) x += __shfl_xor_sync(FULL, x, o);
+    return x;
+}
+
+KERNEL {
+    extern __shared__ uint4 dynamic[];
+    __shared__ float most[WARPS][8], total[WARPS][8], top_here[8], all_here[8];
+    __shared__ bool is_last;
+    uint4* parts_of_q = dynamic;                      // [KB * 2][32]: a lane's two pairs, high and low
+    float* q = (float*)(parts_of_q + KB * 2 * 32);    // [HPB][DIM]; in the end this block's output, not yet divided
+    float* room = q + HPB * DIM;                      // [WARPS][HPB][DIM]; before that a head a warp
+    float* turns = room + WARPS * HPB * DIM;          // [2][Q_PAIRS], a multiple of 4 floats
+    u8* own_k = (u8*)(turns + (2 * Q_PAIRS + 3) / 4 * 4);
+    u8* own_v = own_k + (WRITE ? 8 * Row::BYTES : 0);
+    const Args A = ARGS;
+    allow_next();
+    const Batch batch{BATCH};
+    const u32 split = group_index() % (CLUSTER * CLUSTERS), rank = split % CLUSTER, cluster = split / CLUSTER;
+    const u32 block = group_index() / (CLUSTER * CLUSTERS) % (HEADS / HPB);
+    const u32 row = group_index() / (CLUSTER * CLUSTERS) / (HEADS / HPB);
+    const u32 head0 = block * HPB, kv = head0 / (HEADS / KV_HEADS);
+    const bool has_row = row < batch.t();
+    const u32 seq = has_row ? batch.seq(row) : 0, pos = has_row ? batch.position(row) : 0;
+    const u32 start = batch.span(seq, 2) - batch.span(seq, 1);
+    const u32 first = pos + 1 > WINDOW ? pos + 1 - WINDOW : 0;
+    const u32 own = WRITE ? max(start, first) : pos + 1;
+    const u32 visible = pos + 1 - first;
+    // No more clusters than give each block LEAST positions.
+    const u32 clusters = min((u32)CLUSTERS, (visible + CLUSTER * LEAST - 1) / (CLUSTER * LEAST));
+    const u32 share = ((visible + clusters * CLUSTER - 1) / (clusters * CLUSTER) + STEP - 1) / STEP * STEP;
+    // All blocks of a cluster go, or none.
+    if (!has_row || cluster >= clusters) {
+        wait_for_inputs();
+        return;
+    }
+    const u32 from = first + split * share, to = min(from + share, pos + 1);
+    const u32 warp = warp_index(), lane = lane_index(), g = lane / 4, p = lane % 4;
+    const u32 page_len = batch.page_len();
+    const u32* pages = batch.w + batch.w[8] + seq * batch.w[9];
+
+    // A lane's keys g and g + 8, eight numbers of each 32; its values 2p, 2p + 1 and 8 more, eight of each 64.
+    uint4 k[2][KB], v[4][VB];
+    auto row_of = [&](u32 at, const u8* cache) {
+        return cache + (((size_t)pages[at / page_len] * KV_HEADS + kv) * page_len + at % page_len) * Row::BYTES;
+    };
+    auto take_keys = [&](u32 tile, bool is_own) {
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const u32 at = tile + g + 8 * i;
+            const bool is_mine = at < to && (at >= own) == is_own;
+            const u8* from_row = is_own ? own_k + (at - own) * Row::BYTES : is_mine ? row_of(at, KEYS) : KEYS;
+#pragma unroll
+            for (int b = 0; b < KB; b++) {
+                if (!is_own) k[i][b] = make_uint4(0, 0, 0, 0);
+                if (is_mine && b * 32 + p * 8 < DIM) k[i][b] = *(const uint4*)(from_row + (b * 32 + p * 8) * 2);
+            }
+        }
+    };
+    auto take_values = [&](u32 tile, bool is_own) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const u32 at = tile + 2 * p + i % 2 + i / 2 * 8;
+            const bool is_mine = at < to && (at >= own) == is_own;
+            const u8* from_row = is_own ? own_v + (at - own) * Row::BYTES : is_mine ? row_of(at, VALUES) : VALUES;
+#pragma unroll
+            for (int b = 0; b < VB; b++) {
+                if (!is_own) v[i][b] = make_uint4(0, 0, 0, 0);
+                if (is_mine && b * 64 + g * 8 < DIM) v[i][b] = *(const uint4*)(from_row + (b * 64 + g * 8) * 2);
+            }
+        }
+    };
+    if (!WRITE) wait_for_inputs();
+    u32 tile = from + warp * STEP;
+    take_keys(tile, false);
+    take_values(tile, false);
+    if (ROTATE_Q) {
+        const float* angles = batch.turns(Q_TABLE, row, Q_PAIRS);
+        for (u32 i = threadIdx.x; i < 2 * Q_PAIRS; i += THREADS) turns[i] = angles[i];
+    }
+    __syncthreads();
+    if (WRITE) wait_for_inputs();
+
+    float gates[OUTPUTS];
+#pragma unroll
+    for (int o = 0; o < OUTPUTS; o++) {
+        const u32 i = (o * CLUSTER + rank) * THREADS + threadIdx.x;
+        gates[o] = 0;
+        if (GATE && i < HPB * DIM) gates[o] = GATE_IN[((size_t)row * HEADS + head0 + i / DIM) * (2 * DIM) + DIM + i % DIM];
+    }
+    for (u32 h = warp; h < HPB; h += WARPS) {
+        const float* x = X_IN + ((size_t)row * HEADS + head0 + h) * Q_STRIDE;
+        if (ROTATE_Q) {
+            turn_head<DIM, Q_PAIRS, Q_NEOX>(turns, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * DIM);
+        } else {
+            for (u32 i = lane; i < DIM; i += 32) q[h * DIM + i] = x[i];
+        }
+    }
+    if (WRITE) {
+        // The last warps first: the first ones have the queries.
+        const u32 begin = max(from, own), n = begin < to ? to - begin : 0;
+        for (u32 task = WARPS - 1 - warp; task < 2 * n; task += WARPS) {
+            const u32 at = begin + task / 2;
+            const size_t source = ((size_t)(row + at - pos) * KV_HEADS + kv) * DIM;
+            const bool keeps = at == pos && head0 % (HEADS / KV_HEADS) == 0;
+            if (task % 2 == 0) {
+                const float* x = K_IN + source;
+                if (ROTATE_K) {
+                    const bool same = ROTATE_Q && K_TABLE == Q_TABLE && K_PAIRS == Q_PAIRS && at == pos;
+                    const float* angles = same ? turns : batch.turns(K_TABLE, row + at - pos, K_PAIRS);
+                    float* head = room + warp * DIM;
+                    turn_head<DIM, K_PAIRS, K_NEOX>(angles, x, K_NORM_WEIGHT, K_NORM_EPS, head);
+                    x = head;
+                }
+                Row::store(x, own_k + (at - own) * Row::BYTES);
+                if (keeps) Row::store(x, (u8*)KEYS + cache_at(batch, seq, pos, KV_HEADS, kv, Row::BYTES));
+            } else {
+                Row::store(V_IN + source, own_v + (at - own) * Row::BYTES);
+                if (keeps) Row::store(V_IN + source, (u8*)VALUES + cache_at(batch, seq, pos, KV_HEADS, kv, Row::BYTES));
+            }
+            __syncwarp();
+        }
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < KB * 2 * 32; i += THREADS) {
+        const u32 h = i % 32 / 4, d = i / 64 * 32 + i % 4 * 8 + i / 32 % 2 * 4;
+        float4 x = make_float4(0, 0, 0, 0);
+        if (h < HPB && d < DIM) x = *(const float4*)(q + h * DIM + d);
+        x.x *= SCALE * LOG2E, x.y *= SCALE * LOG2E, x.z *= SCALE * LOG2E, x.w *= SCALE * LOG2E;
+        uint4 y;
+        split_f16(x.x, x.y, y.x, y.z);
+        split_f16(x.z, x.w, y.y, y.w);
+        parts_of_q[i] = y;
+    }
+    __syncthreads();
+
+    float acc[VB * 4][4], m[2] = {-INFINITE, -INFINITE}, sum[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < VB * 4; i++) acc[i][0] = 0, acc[i][1] = 0, acc[i][2] = 0, acc[i][3] = 0;
+    for (; tile < to; tile += WARPS * STEP) {
+        const u32 next = tile + WARPS * STEP;
+        if (WRITE && tile + STEP > own) {
+            take_keys(tile, true);
+            take_values(tile, true);
+        }
+        // Four sums, so that few products wait for each other.
+        float s[4][4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) s[i][0] = 0, s[i][1] = 0, s[i][2] = 0, s[i][3] = 0;
+#pragma unroll
+        for (int b = 0; b < KB; b++) {
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const u32 a[4] = {word(k[0][b], 2 * i), word(k[1][b], 2 * i), word(k[0][b], 2 * i + 1), word(k[1][b], 2 * i + 1)};
+                const uint4 x = parts_of_q[(b * 2 + i) * 32 + lane];
+                mma_f16(s[i], a, x.x, x.y);
+                mma_f16(s[2 + i], a, x.z, x.w);
+            }
+        }
+        if (next < to) take_keys(next, false);
+        float w[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            w[i] = (s[0][i] + s[1][i]) + (s[2][i] + s[3][i]);
+            if (HAS_SOFTCAP) w[i] = (SOFTCAP * LOG2E) * tanh_clamped(w[i] / (SOFTCAP * LOG2E));
+            if (tile + g + i / 2 * 8 >= to) w[i] = -INFINITE;
+        }
+        float f[2];
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            // The warp's first position is always one.
+            const float top = fmaxf(m[h], keys_max(fmaxf(w[h], w[2 + h])));
+            f[h] = exp2_fast(m[h] - top);
+            m[h] = top;
+            w[h] = exp2_fast(w[h] - top), w[2 + h] = exp2_fast(w[2 + h] - top);
+            sum[h] = sum[h] * f[h] + (w[h] + w[2 + h]);
+        }
+        u32 high[2], low[2];
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            split_f16(w[2 * i], w[2 * i + 1], high[i], low[i]);
+            high[i] = transposed(high[i]), low[i] = transposed(low[i]);
+        }
+#pragma unroll
+        for (int i = 0; i < VB * 4; i++) acc[i][0] *= f[0], acc[i][1] *= f[1], acc[i][2] *= f[0], acc[i][3] *= f[1];
+#pragma unroll
+        for (int b = 0; b < VB; b++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const u32 v0 = word(v[0][b], i), v1 = word(v[1][b], i), v2 = word(v[2][b], i), v3 = word(v[3][b], i);
+                const u32 a[4] = {__byte_perm(v0, v1, 0x5410), __byte_perm(v0, v1, 0x7632), __byte_perm(v2, v3, 0x5410),
+                                  __byte_perm(v2, v3, 0x7632)};
+                mma_f16(acc[b * 4 + i], a, high[0], high[1]);
+                mma_f16(acc[b * 4 + i], a, low[0], low[1]);
+            }
+        }
+        if (next < to) take_values(next, false);
+    }
+    // Over the warps.
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        sum[h] = keys_sum(sum[h]);
+        const u32 head = 2 * p + h;
+        if (lane < 4) most[warp][head] = m[h], total[warp][head] = sum[h];
+        if (head < HPB) {
+#pragma unroll
+            for (int b = 0; b < VB; b++) {
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const u32 d = b * 64 + g * 8 + 2 * i;
+                    if (d < DIM) *(float2*)(room + (warp * HPB + head) * DIM + d) = float2{acc[b * 4 + i][h], acc[b * 4 + i][2 + h]};
+                }
+            }
+        }
+    }
+    __syncthreads();
+    for (u32 i = threadIdx.x; i < HPB * DIM; i += THREADS) {
+        const u32 h = i / DIM, d = i % DIM;
+        float top = -INFINITE, all = 0, y = 0;
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) top = fmaxf(top, most[w][h]);
+#pragma unroll
+        for (int w = 0; w < WARPS; w++) {
+            const float f = scale_to(most[w][h], top);
+            all += f * total[w][h];
+            y += f * room[(w * HPB + h) * DIM + d];
+        }
+        q[i] = y;
+        if (d == 0) top_here[h] = top, all_here[h] = all;
+    }
+    // Over the blocks of a cluster: each has some of the numbers.
+    if (CLUSTER > 1) cluster_sync();
+    else __syncthreads();
+    float* all_parts = PART_SUMS + ((size_t)row * HEADS + head0) * CLUSTERS * PART;
+#pragma unroll
+    for (int o = 0; o < OUTPUTS; o++) {
+        const u32 i = (o * CLUSTER + rank) * THREADS + threadIdx.x, h = i / DIM, d = i % DIM;
+        if (i >= HPB * DIM) continue;
+        float tops[CLUSTER], alls[CLUSTER], ys[CLUSTER], top = -INFINITE, all = 0, y = 0;
+#pragma unroll
+        for (int c = 0; c < CLUSTER; c++) {
+            if (CLUSTER > 1) tops[c] = of_block(top_here + h, c), alls[c] = of_block(all_here + h, c), ys[c] = of_block(q + i, c);
+            else tops[c] = top_here[h], alls[c] = all_here[h], ys[c] = q[i];
+        }
+#pragma unroll
+        for (int c = 0; c < CLUSTER; c++) top = fmaxf(top, tops[c]);
+#pragma unroll
+        for (int c = 0; c < CLUSTER; c++) {
+            const float f = scale_to(tops[c], top);
+            all += f * alls[c], y += f * ys[c];
+        }
+        if (clusters == 1) {
+            y /= all;
+            OUT[((size_t)row * HEADS + head0) * DIM + i] = GATE ? y * sigmoid(gates[o]) : y;
+        } else {
+            float* part = all_parts + ((size_t)h * CLUSTERS + cluster) * PART;
+            part[d] = y;
+            if (d == 0) part[DIM] = top, part[DIM + 1] = all;
+        }
+    }
+    // Nobody's shared memory goes before the others have read it.
+    if (CLUSTER > 1) cluster_sync();
+    if (clusters == 1) return;
+    __threadfence();
+    __syncthreads();
+    u32* counter = ZEROS + row * (HEADS / HPB) + block;
+    if (threadIdx.x == 0) is_last = atomicAdd(counter, 1) == clusters * CLUSTER - 1;
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    if (threadIdx.x == 0) *counter = 0;
+    for (u32 i = threadIdx.x; i < HPB * DIM / 4; i += THREADS) {
+        const u32 h = i / (DIM / 4), d = i % (DIM / 4) * 4;
+        const float* part = all_parts + (size_t)h * CLUSTERS * PART;
+        float top = -INFINITE, all = 0;
+        float4 y = make_float4(0, 0, 0, 0);
+#pragma unroll 8
+        for (u32 c = 0; c < clusters; c++) top = fmaxf(top, __ldcg(part + c * PART + DIM));
+#pragma unroll 8
+        for (u32 c = 0; c < clusters; c++) {
+            const float f = scale_to(__ldcg(part + c * PART + DIM), top);
+            const float4 x = __ldcg((const float4*)(part + c * PART + d));
+            all += f * __ldcg(part + c * PART + DIM + 1);
+            y.x = fmaf(f, x.x, y.x), y.y = fmaf(f, x.y, y.y), y.z = fmaf(f, x.z, y.z), y.w = fmaf(f, x.w, y.w);
+        }
+        float z[4] = {y.x / all, y.y / all, y.z / all, y.w / all};
+        const size_t head = (size_t)row * HEADS + head0 + h;
+#pragma unroll
+        for (int o = 0; o < 4; o++) {
+            if (GATE) z[o] *= sigmoid(GATE_IN[head * (2 * DIM) + DIM + d + o]);
+            OUT[head * DIM + d + o] = z[o];
+        }
+    }
+}

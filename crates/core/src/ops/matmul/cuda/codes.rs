@@ -1,0 +1,166 @@
+//! Matmul of 2 to 64 rows of int8 activations with weights that are codes: see `quantize.cu` and `codes.cu`.
+
+use super::*;
+
+/// Rows of a tile.
+const TILE: usize = 16;
+/// Tokens of a tile.
+const EIGHT: usize = 8;
+/// Pieces of a warp that are under way or in use.
+const RING: usize = 3;
+
+impl Cuda<'_> {
+    /// The lowering; none where not all weights are codes, or have an odd number of scales.
+    pub(super) fn codes(&self) -> Option<Lowering> {
+        let (site, k) = (self.site, self.k());
+        let fits = |p: &Product| p.int8 && p.planes.is_some_and(|s| (k / s.group).is_multiple_of(2));
+        if !k.is_multiple_of(32) || !self.products.iter().all(fits) {
+            return None;
+        }
+        let bits = |n| self.products.iter().any(|p| p.planes.is_some_and(|s| s.bits == n));
+        let (q, eo) = (bits(8), bits(4));
+        let rows = site.ins[0].rows.clone();
+        let tokens = Expr::CeilDiv(Box::new(rows), EIGHT as u64) * EIGHT;
+        let bytes = |is: bool, n: usize| if is { tokens.clone() * n } else { Expr::Const(0) };
+        let scratch = vec![bytes(q, k), bytes(eo, k), bytes(true, k / 32 * 4 * self.meta_words())];
+        let made = scratch.iter().cloned().fold(Expr::Const(0), |a, b| a + b);
+        let steps = vec![self.quantize([q, eo], tokens, made.clone()), self.products_of_codes([q, eo], made)?];
+        Some(Lowering::Steps { steps, scratch })
+    }
+
+    /// Words for each block and token: more where a weight has scales for 16.
+    fn meta_words(&self) -> usize {
+        if self.products.iter().any(|p| p.planes.is_some_and(|s| s.group == 16)) { 4 } else { 2 }
+    }
+
+    /// Activations, normed and rounded, to the scratch slots: 8-bit codes' order, 4-bit codes' order, scales and sums.
+    fn quantize(&self, [q, eo]: [bool; 2], tokens: Expr, made: Expr) -> Step {
+        let (op, site, k) = (self.op, self.site, self.k());
+        let threads = k.div_ceil(8).next_multiple_of(32).min(512);
+        let mut unit = self.unit(threads);
+        unit.read("X_IN", "float", Arg::In(0));
+        self.set_norm(&mut unit);
+        unit.write("Q", "u32", Arg::Scratch(0)).write("EO", "u32", Arg::Scratch(1));
+        unit.write("META", "float", Arg::Scratch(2));
+        unit.set("HELD", k.div_ceil(8 * threads)).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
+        unit.set("META_WORDS", self.meta_words());
+        unit.part(WEIGHTS).part(include_str!("../quantize.cu"));
+        let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+        let flops = if op.norm.is_some() { site.ins[0].rows.clone() * (4 * k) } else { Expr::Const(0) };
+        let norm = if op.norm.is_some() { "norm+" } else { "" };
+        unit.step(format!("matmul/{norm}quantize"), tokens, Cost::of(read, made, flops))
+    }
+
+    fn products_of_codes(&self, [q, eo]: [bool; 2], made: Expr) -> Option<Step> {
+        let (op, site, k) = (self.op, self.site, self.k());
+        self.places()?;
+        let row_bytes = |p: &Product| p.planes.map_or(0, |s| k / 8 * s.bits);
+        let along = self.products.iter().map(|p| row_bytes(p).div_ceil(128)).max()?.min(8);
+        let mut unit = self.unit(along * 32);
+        unit.read("Q", "u32", Arg::Scratch(0)).read("EO", "u32", Arg::Scratch(1));
+        unit.read("META", "float", Arg::Scratch(2));
+        if !self.set_operands(&mut unit) {
+            return None;
+        }
+        // Outputs whose products have one form are one belt.
+        let form = |o: usize| {
+            let used = op.products_of(&op.outputs[o]);
+            let first = self.products[used[0]].planes;
+            used.iter().all(|&p| self.products[p].planes == first).then_some((first, used.len()))
+        };
+        let mut belts: Vec<Vec<usize>> = vec![];
+        for o in 0..op.outputs.len() {
+            form(o)?;
+            match belts.iter_mut().find(|b| form(b[0]) == form(o)) {
+                Some(belt) => belt.push(o),
+                None => belts.push(vec![o]),
+            }
+        }
+        // A tile is 16 rows of each product of an output, or twice as many of one: what meets activations at once.
+        let few = site.class == RowClass::Few;
+        let high = |belt: &[usize]| if form(belt[0]).is_some_and(|f| f.1 == 1) && !few { 2 * TILE } else { TILE };
+        let tiles = |belt: &[usize]| belt.iter().map(|&o| site.outs[o].width.div_ceil(high(belt))).sum::<usize>();
+        let groups = belts.iter().map(|b| tiles(b)).max()?.min(caps(site).sms as usize * if few { 2 } else { 1 });
+        let (mut run, mut room, mut ring) = (String::new(), 0, 0);
+        for (b, belt) in belts.iter().enumerate() {
+            let (used, tile) = (op.products_of(&op.outputs[belt[0]]), high(belt));
+            let slabs = used.len() * tile / TILE;
+            let once = if few || slabs % 2 > 0 { 1 } else { 2 };
+            let planes = self.products[used[0]].planes?;
+            let scales = 32 / planes.bits * 32 / planes.group * (1 + planes.offset as usize);
+            (room, ring) = (room.max(slabs), ring.max(once * RING * (16 * 144 + 16 * scales * 2)));
+            run += &format!(
+                "typedef decltype(W{}) T{b};\nauto find{b} = [&](u32 i, u32 s, u32& row0, u32& n) {{\n",
+                used[0]
+            );
+            let mut finish = String::new();
+            let mut begin = 0;
+            for (at, &o) in belt.iter().enumerate() {
+                let (n, end) = (site.outs[o].width, begin + site.outs[o].width.div_ceil(tile));
+                let is_last = at + 1 == belt.len();
+                let used = op.products_of(&op.outputs[o]);
+                let choose = used.iter().enumerate().rev().fold(String::new(), |rest, (i, p)| match rest.is_empty() {
+                    true => format!("W{p}"),
+                    false => format!("s == {i} ? W{p} : {rest}"),
+                });
+                let row0 = if tile > TILE {
+                    format!("(i - {begin}u) * {tile} + s * {TILE}")
+                } else {
+                    format!("(i - {begin}u) * {TILE}")
+                };
+                let found = format!("row0 = {row0}, n = {n}u; return {choose};");
+                run += &if is_last { format!("{found}\n}};\n") } else { format!("if (i < {end}u) {{ {found} }}\n") };
+                let value = self.value(o, &|place| match tile > TILE {
+                    true => format!("whole_sum<NT>(part, r / {TILE}, t, r % {TILE})"),
+                    false => format!("whole_sum<NT>(part, {place}, t, r)"),
+                });
+                let made = format!(
+                    "const u32 row = (i - {begin}u) * {tile} + r; if (row < {n}u) OUT{o}[(size_t)t * {n}u + row] = {value};"
+                );
+                finish +=
+                    &if is_last { format!("{{ {made} }}\n") } else { format!("if (i < {end}u) {{ {made} }} else ") };
+                begin = end;
+            }
+            run += &format!(
+                "auto finish{b} = [&](u32 i) {{ for (u32 e = threadIdx.x; e < {tile} * rows; e += THREADS) {{ \
+                 const u32 t = e / {tile}, r = e % {tile};\n{finish}}} }};\n"
+            );
+            let at = |g: &str| format!("(u32)((u64){begin} * ({g}) / GROUPS)");
+            run += &format!(
+                "const u32 first{b} = {}, count{b} = {} - first{b};\n\
+                 Belt<T{b}, {slabs}, {once}> b{b}{{first{b}, count{b}, warp_index(), ring}};\nb{b}.begin(find{b});\n",
+                at("group"),
+                at("group + 1"),
+            );
+            if b == 0 {
+                run += "wait_for_inputs();\n";
+            }
+            let x = if planes.bits == 4 { "EO" } else { "Q" };
+            run += &format!("b{b}.template run<NT>(find{b}, finish{b}, {x}, META, tiles, part);\n");
+        }
+        let forms = match site.class {
+            RowClass::Few => "run<1>(A, rows, (u8*)dynamic);",
+            _ => {
+                "if (rows <= 16) run<2>(A, rows, (u8*)dynamic);\nelse if (rows <= 32) run<4>(A, rows, (u8*)dynamic);\n\
+                 else run<8>(A, rows, (u8*)dynamic);"
+            }
+        };
+        let tokens = if few { EIGHT } else { 64 };
+        let part = (room * along * tokens * 20 * 4).next_multiple_of(16);
+        if part + along * ring > caps(site).shared as usize {
+            return None;
+        }
+        unit.set("KW", along).set("RING", RING).set("GROUPS", groups).set("PART_BYTES", part).set("RING_BYTES", ring);
+        unit.set("NEED_Q", q as u8).set("NEED_EO", eo as u8).set("META_WORDS", self.meta_words());
+        unit.shared(part + along * ring);
+        unit.part(WEIGHTS);
+        unit.part(&include_str!("../codes.cu").replace("CODES_RUN", &run).replace("CODES_FORMS", forms));
+        let cost = op.cost(site);
+        let read = site.ins[op.first_weight()..].iter().fold(made, |a, s| a + s.bytes());
+        Some(unit.step(
+            format!("matmul/{}.tensor", self.form()),
+            groups.into(),
+            Cost::of(read, cost.written, cost.flops),
+        ))
+    }
+}

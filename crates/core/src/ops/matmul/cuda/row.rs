@@ -1,0 +1,155 @@
+//! Matmul of one row in CUDA: see `row.cu`.
+
+use super::*;
+
+/// Warps of a block.
+const WARPS: usize = 16;
+
+/// How the kernel is cut: warps along a row, teams of them, rows of a team on their way, blocks.
+struct RowCut {
+    along: usize,
+    teams: usize,
+    depth: usize,
+    groups: usize,
+}
+
+impl Cuda<'_> {
+    /// Chunks of 16 bytes in a row of a product's weight.
+    fn chunks(&self, p: &Product) -> usize {
+        p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits) / 16
+    }
+
+    /// None where threads would have to hold too much.
+    fn row_cut(&self, units: usize) -> Option<RowCut> {
+        let (k, sms) = (self.k(), caps(self.site).sms as usize);
+        let fits = |p: &Product| {
+            let most = if p.int8 { 2 } else { 4 };
+            k.is_multiple_of(32) && (p.int8 || p.planes.is_none()) && self.chunks(p) <= 32 * WARPS * most
+        };
+        if !self.products.iter().all(fits) {
+            return None;
+        }
+        let wish = |p: &Product| self.chunks(p).div_ceil(if p.int8 { 32 } else { 64 });
+        let along = self.products.iter().map(wish).max()?.min(WARPS);
+        let groups = units.min(sms);
+        let rows = (units * self.products.len() / self.site.outs.len()).div_ceil(groups);
+        let teams = (WARPS / along).clamp(1, rows);
+        let depth = [4, 2].into_iter().find(|d| *d <= rows.div_ceil(teams)).unwrap_or(1);
+        Some(RowCut { along, teams, depth, groups })
+    }
+
+    /// The lowering; none where the form or the width of a weight has no such kernel.
+    pub(super) fn row(&self) -> Option<Lowering> {
+        let (op, site, k) = (self.op, self.site, self.k());
+        let units: usize = site.outs.iter().map(|o| o.width).sum();
+        let RowCut { along, teams, depth, groups } = self.row_cut(units)?;
+        let threads = along * teams * 32;
+        let span = units.div_ceil(groups);
+        let places = self.places()?;
+        let most = places.iter().map(|p| p.place + 1).max()?;
+        let mut unit = self.unit(threads);
+        unit.read("X_IN", "float", Arg::In(0));
+        self.set_norm(&mut unit);
+        if !self.set_operands(&mut unit) {
+            return None;
+        }
+        let any_int8 = self.products.iter().any(|p| p.int8);
+        let (mut begin, mut fetches, mut norms) = (String::new(), String::new(), String::new());
+        let mut run = "float twice = 0;\n".to_string();
+        for (p, Place { begin: b, end: e, .. }) in places.iter().enumerate() {
+            begin += &format!(
+                "const u32 from{p} = min(max(first, {b}u), {e}u), rows{p} = min(max(end, {b}u), {e}u) - from{p};\n"
+            );
+        }
+        for (s, list) in self.streams().iter().enumerate() {
+            begin +=
+                &format!("typedef decltype(W{}) T{s};\nauto find{s} = [&](u32 i, u32& row, u32& at) {{\n", list[0]);
+            for (n, &p) in list.iter().enumerate() {
+                let Place { begin: b, place, .. } = places[p];
+                let found =
+                    format!("row = from{p} - {b}u + i, at = {place} * SPAN + from{p} - first + i; return W{p};");
+                begin += &match n + 1 < list.len() {
+                    true => format!("if (i < rows{p}) {{ {found} }}\ni -= rows{p};\n"),
+                    false => format!("{found}\n}};\n"),
+                };
+            }
+            let count = list.iter().map(|p| format!("rows{p}")).collect::<Vec<_>>().join(" + ");
+            begin += &format!("const u32 count{s} = {count};\n");
+            // The first stream begins before the inputs are there; one that follows finds its rows in the cache.
+            let make = format!("Stream<T{s}> s{s};\ns{s}.begin(find{s}, count{s}, team, along);\n");
+            let late = if s == 0 { "" } else { &make };
+            begin += if s == 0 { &make } else { "" };
+            norms += &format!("T{s}::Mine mine{s}[Stream<T{s}>::EACH];\n");
+            let hold = if self.products[list[0]].int8 {
+                format!("hold_codes<T{s}>(view, along, mine{s})")
+            } else {
+                norms += &format!("hold_norm<T{s}>(NORM_WEIGHT, along, mine{s});\n");
+                // The sum of squares counts once.
+                let squares = if s == 0 && !any_int8 { "squares" } else { "twice" };
+                format!("hold_floats<T{s}>(X_IN, along, mine{s}, {squares})")
+            };
+            run += &format!("{{\n{late}{hold};\ns{s}.run(find{s}, mine{s}, count{s}, team, along, part);\n}}\n");
+            for (n, &p) in list.iter().enumerate() {
+                let skip = if s == 0 && n == 0 { teams * depth } else { 0 };
+                let limit = FETCH / self.products[p].row_bytes.max(1) / list.len() + skip;
+                fetches += &format!(
+                    "if (rows{p} > {skip}u) {{ const u32 r = from{p} - {}u; W{p}.fetch(r + {skip}u, r + min(rows{p}, {limit}u)); }}\n",
+                    places[p].begin,
+                );
+            }
+        }
+        let (early, outputs) = self.row_outputs(span <= threads);
+        let bits = |n| self.products.iter().any(|p| p.int8 && p.planes.is_some_and(|s| s.bits == n));
+        let (q, eo) = (bits(8), bits(4));
+        let room = ((along * most * span + threads / 32) * 4).next_multiple_of(16);
+        let staged =
+            if any_int8 { k / 32 * 4 + k / 16 * 4 } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 };
+        if room + staged > caps(site).shared as usize {
+            return None;
+        }
+        unit.set("KW", along).set("TEAMS", teams).set("DEPTH", depth).set("UNITS", units).set("GROUPS", groups);
+        unit.set("SPAN", span).set("PRODUCTS", most).set("ROOM_BYTES", room);
+        unit.set("NEED_INT8", any_int8 as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
+        unit.shared(room + staged);
+        let text = include_str!("../row.cu")
+            .replace("ROW_BEGIN", &begin)
+            .replace("ROW_FETCHES", &fetches)
+            .replace("ROW_NORMS", &norms)
+            .replace("ROW_EARLY", &early)
+            .replace("ROW_STREAMS", &run)
+            .replace("ROW_OUTPUTS", &outputs);
+        unit.part(WEIGHTS).part(&text);
+        let norm = if op.norm.is_some() { "norm+" } else { "" };
+        Some(unit.lower(format!("matmul/{norm}{}.row", self.form()), groups.into(), op.cost(site)))
+    }
+
+    /// The code that reads operands early, where a thread has one number at most, and the code that makes the outputs.
+    fn row_outputs(&self, one: bool) -> (String, String) {
+        let (mut early, mut outputs, mut most, mut begin) = (String::new(), String::new(), 0, 0);
+        for (o, (tree, out)) in self.op.outputs.iter().zip(&self.site.outs).enumerate() {
+            let end = begin + out.width;
+            let operands: Vec<usize> = tree.leaves().into_iter().filter(|&l| l >= self.op.products).collect();
+            let used = self.op.products_of(tree);
+            let value = crate::cuda::tree(tree, &|leaf| match (
+                used.iter().position(|&p| p == leaf),
+                operands.iter().position(|&l| l == leaf),
+            ) {
+                (Some(place), _) => format!("(factor * team_sum(part, {place} * SPAN + u - first))"),
+                (_, Some(i)) if one => format!("early[{i}]"),
+                _ => format!("OPERAND{leaf}[u - {begin}u]"),
+            });
+            if one && !operands.is_empty() {
+                most = most.max(operands.len());
+                let reads: String = (operands.iter().enumerate())
+                    .map(|(i, leaf)| format!("early[{i}] = OPERAND{leaf}[unit - {begin}u]; "))
+                    .collect();
+                early += &format!("if (unit < end && unit - {begin}u < {}u) {{ {reads}}}\n", out.width);
+            }
+            let otherwise = if o == 0 { "" } else { "else " };
+            outputs += &format!("{otherwise}if (u < {end}u) OUT{o}[u - {begin}u] = {value};\n");
+            begin = end;
+        }
+        let early = if most > 0 { format!("float early[{most}];\n{early}") } else { String::new() };
+        (early, format!("for (u32 u = unit; u < end; u += THREADS) {{\n{outputs}}}"))
+    }
+}

@@ -1,0 +1,22 @@
+// A weight to 16 bits, eight numbers a piece: read before the wait, as nobody writes weights; written after it, as the
+// kernel in front may still read what lay there.
+KERNEL {
+    const Args A = ARGS;
+    allow_next();
+    const auto w = W;
+    const u32 first = group_index() * (THREADS * PIECES) + threadIdx.x;
+    uint4 piece[PIECES];
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        const u32 at = first + i * THREADS;
+        float v[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        if (at < COUNT) w.load8(0, at * 8, v);
+        piece[i] = to_half8(v);
+    }
+    wait_for_inputs();
+#pragma unroll
+    for (int i = 0; i < PIECES; i++) {
+        const u32 at = first + i * THREADS;
+        if (at < COUNT) ((uint4*)DECODED)[at] = piece[i];
+    }
+}

@@ -1,0 +1,13 @@
+// Numbers in 16 bits as tensor cores take them: f16, where what is too large becomes the largest, or bf16.
+DEVICE u16 to_half(float x) {
+    if (HALF_BF16) {
+        const u32 bits = __float_as_uint(x);
+        if ((bits & 0x7fffffffu) > 0x7f800000u) return (u16)(bits >> 16 | 0x40);
+        return (u16)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+    }
+    return to_f16(fabsf(x) > 65504.0f ? copysignf(65504.0f, x) : x);
+}
+DEVICE u32 to_half2(float low, float high) { return (u32)to_half(low) | (u32)to_half(high) << 16; }
+DEVICE uint4 to_half8(const float (&v)[8]) {
+    return make_uint4(to_half2(v[0], v[1]), to_half2(v[2], v[3]), to_half2(v[4], v[5]), to_half2(v[6], v[7]));
+}

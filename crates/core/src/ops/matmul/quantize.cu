@@ -1,0 +1,58 @@
+// Activations of 2 to 64 rows, normed and rounded to int8, in the order in which `codes.cu` loads them: a block a token,
+// tokens filled up to a multiple of 8 with zeros.
+//
+// For each block of 32 elements and each eight tokens a warp's registers lie side by side, two words a lane (token 4 *
+// lane .., part lane % 4): of 4-bit codes, whose words hold eight adjacent elements, the even ones, then the odd ones of
+// the part; of 8-bit codes four elements of the first half, then four of the second. `META` has for each block and token
+// the scale, `scale * sum of the codes`, and where a weight has scales for 16 that sum of either half.
+KERNEL {
+    __shared__ float room[WARPS];
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const u32 t = group_index(), rows = ROWS, tiles = (rows + 7) / 8;
+    if (t >= tiles * 8) return;
+    const float* x = X_IN + (size_t)t * K;
+    const u32 lane = t % 8 * 4;
+    float v[HELD][8], squares = 0;
+#pragma unroll
+    for (int r = 0; r < HELD; r++) {
+        const u32 e = (r * WARPS + warp_index()) * 256 + lane_index() * 8;
+        float4 lo = make_float4(0, 0, 0, 0), hi = lo;
+        if (e < K && t < rows) lo = *(const float4*)(x + e), hi = *(const float4*)(x + e + 4);
+        v[r][0] = lo.x, v[r][1] = lo.y, v[r][2] = lo.z, v[r][3] = lo.w;
+        v[r][4] = hi.x, v[r][5] = hi.y, v[r][6] = hi.z, v[r][7] = hi.w;
+        if (NORM) squares = dot4(lo, lo, dot4(hi, hi, squares));
+    }
+    const float factor = NORM ? 1.0f / sqrtf(block_sum<WARPS>(squares, room) / (float)K + NORM_EPS) : 1.0f;
+#pragma unroll
+    for (int r = 0; r < HELD; r++) {
+        const u32 first = (r * WARPS + warp_index()) * 256, e = first + lane_index() * 8;
+        if (first >= K) break;
+        if (NORM && e < K) {
+            const float4 lo = *(const float4*)(NORM_WEIGHT + e), hi = *(const float4*)(NORM_WEIGHT + e + 4);
+            const float g[8] = {lo.x, lo.y, lo.z, lo.w, hi.x, hi.y, hi.z, hi.w};
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[r][i] = v[r][i] * factor * g[i];
+        }
+        uint2 codes;
+        float d;
+        int sum16;
+        round_int8(v[r], codes, d, sum16);
+        const float sum = d * (float)sum16, other = __shfl_xor_sync(FULL, sum, 2);
+        if (e >= K) continue;
+        const u32 part = e / 8 % 4;
+        const size_t block = e / 32, at = (block * tiles + t / 8) * 64;
+        if (NEED_EO) {
+            *(uint2*)(EO + at + (lane + part) * 2) =
+                make_uint2(__byte_perm(codes.x, codes.y, 0x6420), __byte_perm(codes.x, codes.y, 0x7531));
+        }
+        if (NEED_Q) {
+            u32* to = Q + at + (lane + part % 2 * 2) * 2 + part / 2;
+            to[0] = codes.x, to[2] = codes.y;
+        }
+        float* meta = META + (block * tiles * 8 + t) * META_WORDS;
+        if (part == 0) meta[0] = d, meta[1] = sum + other;
+        if (part == 0 && META_WORDS == 4) meta[2] = sum, meta[3] = other;
+    }
+}

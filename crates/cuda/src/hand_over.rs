@@ -1,0 +1,258 @@
+//! Handing a run over: launches and graphs, grouped as the commit policy says.
+//!
+//! `each` is a launch for every dispatch, `every:K` a graph of K, `tick` a graph of all, both made afresh each time;
+//! `replay` keeps the graph of a shape of batch once it is seen for the second time. Nothing here waits for the GPU.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use onetrip_core::batch::StepBatch;
+use onetrip_core::device::{Commit, DeviceError};
+use onetrip_core::ops::{Code, Text};
+use onetrip_core::plan::Plan;
+
+use crate::CudaDevice;
+use crate::driver::{DriverError, Graph, Kernel, Shape};
+
+/// Recorded graphs that a recording keeps: one a shape of batch.
+pub(crate) const GRAPHS: usize = 64;
+
+/// What a recording does, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    Dispatch(usize),
+    Stamp,
+}
+
+/// The entries in groups of `size` dispatches; what is behind the last dispatch goes with it.
+fn groups(entries: &[Entry], size: usize) -> Vec<&[Entry]> {
+    let (mut all, mut start, mut since) = (vec![], 0, 0);
+    for (at, entry) in entries.iter().enumerate() {
+        if matches!(entry, Entry::Dispatch(_)) {
+            if since == size {
+                all.push(&entries[start..at]);
+                (start, since) = (at, 0);
+            }
+            since += 1;
+        }
+    }
+    all.push(&entries[start..]);
+    all
+}
+
+/// By the shape of the batch: the generation of memory that a graph was made in, and the graph.
+type Graphs = HashMap<Vec<u64>, Option<(u64, Graph)>>;
+
+pub(crate) struct CudaRecording {
+    pub plan: Arc<Plan>,
+    pub entries: Vec<Entry>,
+    /// Kernels of the plan's rows.
+    pub kernels: Vec<Option<(Kernel, Arc<Text>)>>,
+    /// Graphs by the shape of the batch; none after its first run, which is not worth a graph yet.
+    pub graphs: std::sync::Mutex<Graphs>,
+}
+
+impl CudaRecording {
+    /// Dispatches that a run has.
+    pub(crate) fn dispatches(&self) -> u64 {
+        let is_run = |e: &&Entry| matches!(e, Entry::Dispatch(n) if self.plan.dispatches[*n].code.is_some());
+        self.entries.iter().filter(is_run).count() as u64
+    }
+}
+
+impl CudaDevice {
+    /// Launches dispatches one by one; stamps are events, from number `event` on.
+    pub(crate) fn launch(
+        &self,
+        r: &CudaRecording,
+        entries: &[Entry],
+        batch: &StepBatch,
+        event: Option<usize>,
+    ) -> Result<(), (Option<usize>, DriverError)> {
+        let bind = batch.bind();
+        let (mut at, mut is_first) = (event.unwrap_or(0), true);
+        for entry in entries {
+            let Entry::Dispatch(n) = entry else {
+                if event.is_some() {
+                    self.gpu.mark(&self.events[at]).map_err(|e| (None, e))?;
+                    at += 1;
+                }
+                continue;
+            };
+            let d = &r.plan.dispatches[*n];
+            let args: Vec<u64> = d.args.iter().map(|a| self.address(a)).collect();
+            if let (Some(Code::Library(gemm)), Some(lt)) = (&d.code, &self.lt) {
+                lt.gemm(gemm, gemm.m.eval(bind), &args, self.gpu.stream).map_err(|e| (Some(*n), e))?;
+                // Its kernels do not say when they are done with what they read: the next one waits for their end.
+                is_first = true;
+                continue;
+            }
+            let Some((kernel, text)) = &r.kernels[*n] else { continue };
+            let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX);
+            if groups == 0 {
+                continue;
+            }
+            let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
+            // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
+            let dependent = self.properties.sm >= 90 && event.is_none() && !is_first && !self.options.serial;
+            let launched = self.gpu.launch(*kernel, &args, shape, dependent);
+            let done = launched.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
+            done.map_err(|e| (Some(*n), e))?;
+            is_first = false;
+        }
+        Ok(())
+    }
+
+    /// A graph of some dispatches.
+    fn graph_of(
+        &self,
+        r: &CudaRecording,
+        entries: &[Entry],
+        batch: &StepBatch,
+    ) -> Result<Graph, (Option<usize>, DriverError)> {
+        let mut failed = None;
+        let made = self.gpu.record(|| {
+            self.launch(r, entries, batch, None).map_err(|(n, e)| {
+                failed = n;
+                e
+            })
+        });
+        made.map_err(|e| (failed, e))
+    }
+
+    /// Events that the run's stamps need: those of the recording, else two for each submission where they are asked for.
+    pub(crate) fn stamps_of(&self, r: &CudaRecording) -> (usize, bool) {
+        let own = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
+        let (dispatches, is_asked) = (r.entries.len() - own, self.how.timed && own == 0);
+        (if is_asked { 2 * self.how.commit.submissions(dispatches) } else { own }, is_asked)
+    }
+
+    /// Hands the run over, as the policy says. With stamps of the recording each dispatch is launched by itself.
+    pub(crate) fn hand_over_by(
+        &mut self,
+        r: &CudaRecording,
+        batch: &StepBatch,
+        shape: Vec<u64>,
+    ) -> Result<(), DeviceError> {
+        let start = Instant::now();
+        let (mut commits, mut ahead) = (0, None);
+        let done = self.submissions(r, batch, shape, &mut |n| {
+            commits += n;
+            ahead.get_or_insert_with(|| start.elapsed());
+        });
+        done.map_err(|(n, e)| {
+            let at = n.map_or(String::new(), |n| format!(" at dispatch {n} ({})", r.plan.dispatches[n].name));
+            match self.failed(e) {
+                DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at, why },
+                other => other,
+            }
+        })?;
+        self.counts.commits += commits;
+        self.host.encode += start.elapsed();
+        self.host.ahead += ahead.unwrap_or_default();
+        Ok(())
+    }
+
+    /// The submissions of a run: `submitted` is told of each how many launches or graphs it was.
+    fn submissions(
+        &self,
+        r: &CudaRecording,
+        batch: &StepBatch,
+        shape: Vec<u64>,
+        submitted: &mut dyn FnMut(u64),
+    ) -> Result<(), (Option<usize>, DriverError)> {
+        let (stamps, is_timed) = self.stamps_of(r);
+        let launches = |entries: &[Entry]| entries.iter().filter(|e| matches!(e, Entry::Dispatch(_))).count() as u64;
+        if stamps > 0 && !is_timed {
+            // The first by itself: the GPU is at work from then on.
+            let (first, rest) = r.entries.split_at(groups(&r.entries, 1)[0].len());
+            self.launch(r, first, batch, Some(0))?;
+            submitted(launches(first));
+            self.launch(r, rest, batch, Some(first.len() - launches(first) as usize))?;
+            submitted(launches(rest));
+            return Ok(());
+        }
+        if launches(&r.entries) == 0 {
+            return Ok(());
+        }
+        let mark = |event: usize| match is_timed {
+            true => self.gpu.mark(&self.events[event]).map_err(|e| (None, e)),
+            false => Ok(()),
+        };
+        let graph = |graph: &Graph| self.gpu.replay(graph).map_err(|e| (None, e));
+        // A host that waits behind every kernel cannot be in a graph.
+        let commit = if self.options.sync { Commit::Each } else { self.how.commit };
+        match commit {
+            Commit::Each if !is_timed => {
+                self.launch(r, &r.entries, batch, None)?;
+                submitted(launches(&r.entries));
+            }
+            Commit::Each => {
+                for (i, group) in groups(&r.entries, 1).into_iter().enumerate() {
+                    mark(2 * i)?;
+                    self.launch(r, group, batch, None)?;
+                    mark(2 * i + 1)?;
+                    submitted(launches(group));
+                }
+            }
+            Commit::Every(_) | Commit::Tick => {
+                for (i, group) in groups(&r.entries, self.how.commit.size()).into_iter().enumerate() {
+                    let made = self.graph_of(r, group, batch)?;
+                    mark(2 * i)?;
+                    graph(&made)?;
+                    mark(2 * i + 1)?;
+                    submitted(1);
+                }
+            }
+            Commit::Replay => {
+                let mut graphs = r.graphs.lock().unwrap_or_else(|e| e.into_inner());
+                mark(0)?;
+                match graphs.get(&shape) {
+                    Some(Some((generation, kept))) if *generation == self.generation => {
+                        graph(kept)?;
+                        submitted(1);
+                    }
+                    // Seen before: from now on it is a graph.
+                    Some(_) => {
+                        let made = self.graph_of(r, &r.entries, batch)?;
+                        graph(&made)?;
+                        submitted(1);
+                        graphs.insert(shape, Some((self.generation, made)));
+                    }
+                    None => {
+                        if graphs.len() >= GRAPHS {
+                            self.gpu.wait().map_err(|e| (None, e))?;
+                            graphs.clear();
+                        }
+                        self.launch(r, &r.entries, batch, None)?;
+                        submitted(launches(&r.entries));
+                        graphs.insert(shape, None);
+                    }
+                }
+                mark(1)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_hold_so_many_dispatches_and_every_entry_once() {
+        use Entry::{Dispatch, Stamp};
+        let entries = [Stamp, Dispatch(0), Stamp, Stamp, Dispatch(1), Stamp, Dispatch(2)];
+        let lens = |size| groups(&entries, size).iter().map(|g| g.len()).collect::<Vec<_>>();
+        assert_eq!(lens(1), [4, 2, 1]);
+        assert_eq!(lens(2), [6, 1]);
+        assert_eq!(lens(usize::MAX), [7]);
+        assert_eq!(groups(&[], 8), [&[] as &[Entry]]);
+        for (size, commit) in [(1, Commit::Each), (2, Commit::Every(2)), (usize::MAX, Commit::Tick)] {
+            assert_eq!(groups(&entries, size).concat(), entries);
+            assert_eq!(groups(&entries, size).len(), commit.submissions(3));
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What a driver says of its own accord: errors that no call returned, and the loss of the device.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Listens to a device.
+#[derive(Clone, Default)]
+pub struct Failures {
+    first: Arc<Mutex<Option<String>>>,
+    /// What was said when the device was lost: from then on nothing works.
+    lost: Arc<OnceLock<String>>,
+}
+
+impl Failures {
+    /// Listens from now on.
+    pub fn of(device: &wgpu::Device) -> Failures {
+        let failures = Failures::default();
+        let noted = failures.first.clone();
+        device.on_uncaptured_error(Arc::new(move |e: wgpu::Error| {
+            noted.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| e.to_string());
+        }));
+        let lost = failures.lost.clone();
+        device.set_device_lost_callback(move |_, what| _ = lost.set(what));
+        failures
+    }
+
+    /// The first failure since the last time; a lost device stays lost.
+    pub fn take(&self) -> Option<String> {
+        match self.lost.get() {
+            Some(what) => {
+                let what = if what.is_empty() { String::new() } else { format!(" ({what})") };
+                Some(format!("the device was lost{what}: its driver was reset; run again, or use --device cpu"))
+            }
+            None => self.first.lock().unwrap_or_else(PoisonError::into_inner).take(),
+        }
+    }
+}
