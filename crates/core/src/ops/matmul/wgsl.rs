@@ -13,6 +13,7 @@ use crate::precision::Rounding;
 use crate::wgsl::{self, Wgsl, caps, lanes, row_lanes, tree};
 
 mod coop;
+mod few;
 mod floats;
 
 /// Threads of a workgroup.
@@ -377,8 +378,21 @@ impl Plan<'_> {
         w.line(include_str!("stage.wgsl"));
     }
 
+    /// Declares `floats_eight` of all rows; what `main` does first for it.
+    fn floats_of_rows(&self, w: &mut Wgsl) -> &'static str {
+        eights(w, "x", Arg::In(0), DType::F32, self.k);
+        let Some(eps) = self.op.norm else {
+            w.function("floats_eight(t: u32, i: u32) -> Eight", "x_eight(t, i)");
+            return "    let n = g;";
+        };
+        eights(w, "norm", Arg::In(1), self.site.ins[1].dtype, self.k);
+        w.float("EPS", eps);
+        w.line(include_str!("norm.wgsl"));
+        "    norm_factors(lid);\n    let n = g;"
+    }
+
     fn matvec(&self, rounded: Option<Arg>, staged: bool) -> Step {
-        if let Some(step) = self.matvec_floats() {
+        if let Some(step) = self.matvec_floats().or_else(|| self.matvec_few(rounded)) {
             return step;
         }
         let floats = self.has(Path::Floats);
@@ -391,7 +405,13 @@ impl Plan<'_> {
         let mut w = self.begin(&format!("matmul/matvec.{name}.{rows}"), workgroup);
         // Rows of weights that a thread's lanes take in turn: the more there are in all, the less the prologue weighs.
         let all: usize = self.site.outs.iter().map(|s| s.width).sum();
-        let turns = if is_long { 1 + (all >= 16384) as usize } else if staged { [1, 2, 4][(all >= 2048) as usize + (all >= 8192) as usize] } else { 1 };
+        let turns = if is_long {
+            1 + (all >= 16384) as usize
+        } else if staged {
+            [1, 2, 4][(all >= 2048) as usize + (all >= 8192) as usize]
+        } else {
+            1
+        };
         w.number("TURNS", turns);
         w.number("ROWS", rows);
         w.line("alias Sums = array<f32, ROWS>;");
@@ -411,16 +431,7 @@ impl Plan<'_> {
                 before = "    stage(lid);\n    row_factor(lid);\n    let n = g;".into();
             }
         } else if floats {
-            eights(&mut w, "x", Arg::In(0), DType::F32, self.k);
-            match self.op.norm {
-                None => w.function("floats_eight(t: u32, i: u32) -> Eight", "x_eight(t, i)"),
-                Some(eps) => {
-                    eights(&mut w, "norm", Arg::In(1), self.site.ins[1].dtype, self.k);
-                    w.float("EPS", eps);
-                    w.line(include_str!("norm.wgsl"));
-                    before = "    norm_factors(lid);\n    let n = g;".into();
-                }
-            }
+            before = self.floats_of_rows(&mut w).into();
         }
         self.weights(&mut w, |path| match path {
             Path::Codes => include_str!("dot_codes.wgsl").into(),
