@@ -3,6 +3,10 @@
 // mixes, in registers. A span takes every KEYS-th position, four at a time and the next four on their way, with a maximum and a
 // sum of its own for each head; the spans meet once, at the end. Lines with $h are there once for each head.
 //
+// What versions brought on an H200 through Vulkan, a launch at 256 positions: 20 us each head alone, its chain of loads one
+// after the other; 11 us with everything asked for first. Llama-8B's shape at 32k positions: 157 us each head alone, 78 us with
+// the four of a group together (1.7 TB/s; 14 us instead of 13 at 256).
+//
 // q: the heads, normed and rotated. kc, vc: the caches. OWN > 0: this dispatch also writes; each workgroup makes the keys and
 // values of its sequence's rows up to its own for itself, as the cache would give them back, and the first head of a group
 // stores those of its own token. Nobody reads from the cache what this dispatch writes.

@@ -18,7 +18,8 @@ mod floats;
 
 /// Threads of a workgroup.
 const WG: u32 = 128;
-/// Threads of a workgroup that stages a row of at least so many numbers.
+/// Threads of a workgroup that stages a row of at least so many numbers: Llama-8B's down takes 15 us on an H200, with `WG`
+/// threads it took 54.
 const WG_LONG: u32 = 512;
 const LONG: usize = 8192;
 /// Threads of a workgroup of tiles: 16 x 16, each with 4 x 4 numbers.
