@@ -1,4 +1,4 @@
-// For the case "q4_1, stored, some".
+// For the case "8 of q8_0, 200 rows, F32".
 // language: metal2.4
 #include <metal_stdlib>
 #include <simd/simd.h>
@@ -26,21 +26,21 @@ struct type_9 {
 };
 typedef float type_11[1];
 constant uint WG = 256u;
-constant uint K = 512u;
+constant uint K = 96u;
 constant bool NATURAL = true;
 constant bool PERMUTED = false;
-constant uint AT_PERMUTED = 128u;
-constant uint AT_SCALES = 128u;
-constant uint AT_SUMS = 144u;
-constant uint ROUNDED_ROW = 176u;
-constant uint w0_ROWS = 37u;
-constant uint w0_BITS = 4u;
+constant uint AT_PERMUTED = 24u;
+constant uint AT_SCALES = 24u;
+constant uint AT_SUMS = 28u;
+constant uint ROUNDED_ROW = 36u;
+constant uint w0_ROWS = 8u;
+constant uint w0_BITS = 8u;
 constant uint w0_GROUP = 32u;
 constant float w0_ZERO = 0.0;
-constant bool w0_OFFSET = true;
-constant uint w0_AT_SCALES = 2368u;
-constant uint w0_AT_OFFSETS = 2688u;
-constant uint Y0_WIDTH = 37u;
+constant bool w0_OFFSET = false;
+constant uint w0_AT_SCALES = 192u;
+constant uint w0_AT_OFFSETS = 256u;
+constant uint Y0_WIDTH = 8u;
 
 uint batch_t(
     device type_1 const& batch,
@@ -64,7 +64,7 @@ float rounded_scale(
     device type_7 const& rounded,
     constant _mslBufferSizes& _buffer_sizes
 ) {
-    uint _e14 = rounded[((t * 44u) + 32u) + (block >> 2u)][block & 3u];
+    uint _e14 = rounded[((t * 9u) + 6u) + (block >> 2u)][block & 3u];
     return as_type<float>(_e14);
 }
 
@@ -74,8 +74,8 @@ metal::uint2 rounded_words(
     device type_7 const& rounded,
     constant _mslBufferSizes& _buffer_sizes
 ) {
-    metal::uint4 _e13 = rounded[((t_1 * 44u) + 0u) + ((2u * i) >> 2u)];
-    metal::uint4 _e26 = rounded[((t_1 * 44u) + 0u) + ((2u * i) >> 2u)];
+    metal::uint4 _e13 = rounded[((t_1 * 9u) + 0u) + ((2u * i) >> 2u)];
+    metal::uint4 _e26 = rounded[((t_1 * 9u) + 0u) + ((2u * i) >> 2u)];
     return ((i & 1u) == 1u) ? _e26.zw : _e13.xy;
 }
 
@@ -114,14 +114,14 @@ Eight w0_eight(
     Eight e = {};
     uint group = naga_div((row * K) + (i_3 * 8u), w0_GROUP);
     float _e10 = w0_half(w0_AT_SCALES, group, w0_, _buffer_sizes);
-    if (true) {
-        uint at_1 = (row * 64u) + i_3;
+    if (false) {
+        uint at_1 = (row * 12u) + i_3;
         uint word_1 = w0_[at_1 >> 2u][at_1 & 3u];
         metal::float4 low = static_cast<metal::float4>(uint4(as_type<packed_uchar4>(word_1 & 252645135u))) - metal::float4(0.0);
         metal::float4 high = static_cast<metal::float4>(uint4(as_type<packed_uchar4>((word_1 >> 4u) & 252645135u))) - metal::float4(0.0);
         e = Eight {metal::float4(low.x, high.x, low.y, high.y) * _e10, metal::float4(low.z, high.z, low.w, high.w) * _e10};
     } else {
-        uint at_2 = (row * 128u) + (2u * i_3);
+        uint at_2 = (row * 24u) + (2u * i_3);
         metal::uint4 four = w0_[at_2 >> 2u];
         metal::uint2 words = ((at_2 & 3u) == 0u) ? four.xy : four.zw;
         e = Eight {static_cast<metal::float4>(int4(as_type<packed_char4>(words.x))) * _e10, static_cast<metal::float4>(int4(as_type<packed_char4>(words.y))) * _e10};
@@ -161,7 +161,7 @@ void tile_w0_(
     uint r = {};
     uint _e9 = rows(batch, _buffer_sizes);
     uint x_row = metal::min((m * 64u) + naga_div(lid_1, 4u), _e9 - 1u);
-    uint w_row = metal::min((n * 64u) + naga_div(lid_1, 4u), 36u);
+    uint w_row = metal::min((n * 64u) + naga_div(lid_1, 4u), 7u);
     uint2 loop_bound = uint2(4294967295u);
     bool loop_init = true;
     while(true) {
@@ -173,7 +173,7 @@ void tile_w0_(
         }
         loop_init = false;
         uint _e22 = k;
-        if (_e22 < 16u) {
+        if (_e22 < 3u) {
         } else {
             break;
         }
@@ -183,7 +183,7 @@ void tile_w0_(
             x = Eight {};
             w = Eight {};
             if (false) {
-                local = i_4 < 64u;
+                local = i_4 < 12u;
             } else {
                 local = true;
             }
@@ -342,7 +342,7 @@ void out_0_(
                     uint n_1 = ((tile * 64u) + (naga_mod(lid_2, 16u) * 4u)) + _e30;
                     uint _e32 = rows(batch, _buffer_sizes);
                     if (t_3 < _e32) {
-                        local_1 = n_1 < 37u;
+                        local_1 = n_1 < 8u;
                     } else {
                         local_1 = false;
                     }
