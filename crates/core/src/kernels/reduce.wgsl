@@ -15,6 +15,10 @@ fn lanes_sum(x: f32, lid: u32) -> f32 {
     return sum;
 }
 
+fn lanes_sum4(x: vec4<f32>, lid: u32) -> vec4<f32> {
+    return vec4<f32>(lanes_sum(x.x, lid), lanes_sum(x.y, lid), lanes_sum(x.z, lid), lanes_sum(x.w, lid));
+}
+
 fn workgroup_sum(x: f32, lid: u32) -> f32 {
     reduce_part[lid] = x;
     for (var n = WG / 2u; n > 0u; n /= 2u) {

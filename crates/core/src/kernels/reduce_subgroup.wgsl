@@ -9,6 +9,12 @@ fn lanes_sum(x: f32, lid: u32) -> f32 {
     return sum;
 }
 
+fn lanes_sum4(x: vec4<f32>, lid: u32) -> vec4<f32> {
+    var sum = x;
+    for (var n = LANES / 2u; n > 0u; n /= 2u) { sum += subgroupShuffleXor(sum, n); }
+    return sum;
+}
+
 fn workgroup_sum(x: f32, lid: u32) -> f32 {
     let part = lanes_sum(x, lid);
     if lid % LANES == 0u { reduce_part[lid / LANES] = part; }

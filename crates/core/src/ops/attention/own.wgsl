@@ -1,13 +1,25 @@
-// The keys and values of this step's rows, as the cache would give them back.
+// The keys and values of this step's rows, as the cache would give them back. `own_take` asks for those of the first row;
+// all threads meet between it and `own`.
+fn own_start(row: u32, seq: u32) -> u32 {
+    // Where there is one row no word must be waited for.
+    if OWN == 1u { return row; }
+    return batch_span(seq, 0u);
+}
+
+fn own_take(row: u32, kv: u32, lid: u32) {
+    let from_ = (row * kc_HEADS + kv) * kc_DIM;
+    k_take(from_, lid);
+    for (var d = lid; d < kc_DIM; d += WG) { vc_numbers[d] = v_at(from_ + d); }
+}
+
 fn own(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u32) {
-    let start = batch_span(seq, 0u);
+    let start = own_start(row, seq);
     for (var i = 0u; i <= position - new_; i++) {
-        let from_ = (start + i) * kc_HEADS * kc_DIM + kv * kc_DIM;
-        k_load(from_, lid);
-        for (var d = lid; d < kc_DIM; d += WG) {
-            kc_numbers[d] = k_rotated(start + i, d);
-            vc_numbers[d] = v_at(from_ + d);
+        if i > 0u {
+            own_take(start + i, kv, lid);
+            workgroupBarrier();
         }
+        for (var d = lid; d < kc_DIM; d += WG) { kc_numbers[d] = k_rotated(start + i, d); }
         kc_prepare(lid);
         vc_prepare(lid);
         let words = (kc_BYTES + 3u) / 4u;

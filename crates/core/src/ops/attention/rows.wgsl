@@ -20,6 +20,8 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let position = batch_position(row);
     // Positions from `new` on are rows of this step.
     let new_ = batch_span(seq, 2u) - batch_span(seq, 1u);
+    own_take(own_start(row, seq), kv, lid);
+    workgroupBarrier();
     own(row, head, kv, seq, position, new_, lid);
     q_load(row * HEADS * Q_STRIDE + head * Q_STRIDE, lid);
     for (var i = lid; i < FOURS; i += WG) {

@@ -1,8 +1,13 @@
-// One workgroup a query head of a token, or up to SPLITS of them where the cache is long. A span of SPAN lanes shares a key: each lane has EIGHTS times eight numbers of it,
-// of the query, of the value and of the mix, in registers. A span takes every KEYS-th position, four at a time, with a
-// maximum and a sum of its own; the spans meet once, at the end.
+// One workgroup for TOGETHER query heads of a token that read the same keys, or up to SPLITS of them where the cache is long.
+// A span of SPAN lanes shares a key: each lane has EIGHTS times eight numbers of it, of the queries, of the value and of the
+// mixes, in registers. A span takes every KEYS-th position, four at a time and the next four on their way, with a maximum and a
+// sum of its own for each head; the spans meet once, at the end. Lines with $h are there once for each head.
 //
-// q: the head, normed and rotated. kc, vc: the caches. OWN > 0: this dispatch also writes; each workgroup makes the keys and
+// What versions brought on an H200 through Vulkan, a launch at 256 positions: 20 us each head alone, its chain of loads one
+// after the other; 11 us with everything asked for first. Llama-8B's shape at 32k positions: 157 us each head alone, 78 us with
+// the four of a group together (1.7 TB/s; 14 us instead of 13 at 256).
+//
+// q: the heads, normed and rotated. kc, vc: the caches. OWN > 0: this dispatch also writes; each workgroup makes the keys and
 // values of its sequence's rows up to its own for itself, as the cache would give them back, and the first head of a group
 // stores those of its own token. Nobody reads from the cache what this dispatch writes.
 const FOURS: u32 = q_DIM / 4u;
@@ -10,23 +15,27 @@ const KEYS: u32 = WG / SPAN;
 const PARTS: u32 = WG / LANES;
 const NONE: f32 = -3.0e38;
 // Positions that one workgroup takes before others share them.
-const CHUNK: u32 = 512u;
-var<workgroup> query: array<vec4<f32>, FOURS>;
-var<workgroup> part_largest: array<f32, PARTS>;
-var<workgroup> part_sum: array<f32, PARTS>;
-var<workgroup> part_mix: array<vec4<f32>, PARTS * FOURS>;
+const CHUNK: u32 = 256u;
+var<workgroup> query: array<vec4<f32>, TOGETHER * FOURS>;
+var<workgroup> query_factor: array<f32, TOGETHER>;
+var<workgroup> part_largest: array<f32, TOGETHER * PARTS>;
+var<workgroup> part_sum: array<f32, TOGETHER * PARTS>;
+var<workgroup> part_mix: array<vec4<f32>, TOGETHER * PARTS * FOURS>;
 
-struct Mix { largest: f32, sum: f32, mix: array<Eight, EIGHTS> }
-struct Vectors { k: array<Eight, EIGHTS>, v: array<Eight, EIGHTS> }
+alias Vector = array<Eight, EIGHTS>;
+struct Mix { largest: f32, sum: f32, mix: Vector }
+struct Vectors { k: Vector, v: Vector }
+struct Fours { a: Vectors, b: Vectors, c: Vectors, d: Vectors }
 
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;
-    if g >= batch_t() * HEADS * SPLITS { return; }
+    let groups = batch_t() * (HEADS / TOGETHER);
+    if g >= groups * SPLITS { return; }
     // First the workgroups that there is always work for.
-    let split = g / (batch_t() * HEADS);
-    let row = g % (batch_t() * HEADS) / HEADS;
-    let head = g % HEADS;
+    let split = g / groups;
+    let row = g % groups / (HEADS / TOGETHER);
+    let head = g % (HEADS / TOGETHER) * TOGETHER;
     let kv = head / GROUP;
     let seq = batch_seq(row);
     let position = batch_position(row);
@@ -40,67 +49,125 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let per = (cached - first + splits - 1u) / splits;
     let begin = first + split * per;
     let end = min(cached, begin + per);
-    if split == 0u { own(row, head, kv, seq, position, new_, lid); }
-    q_load(row * HEADS * Q_STRIDE + head * Q_STRIDE, lid);
-    for (var i = lid; i < FOURS; i += WG) {
-        let d = 4u * i;
-        query[i] = SCALE * vec4<f32>(q_rotated(row, d), q_rotated(row, d + 1u), q_rotated(row, d + 2u), q_rotated(row, d + 3u));
-    }
-    workgroupBarrier();
     let lane = lid % SPAN;
     let mine = lid / SPAN;
-    var q: array<Eight, EIGHTS>;
-    for (var e = 0u; e < EIGHTS; e++) {
-        let i = lane + e * SPAN;
-        q[e] = Eight(query[2u * i], query[2u * i + 1u]);
+    // Memory is asked for everything first; then what came is made ready.
+    var ahead = fours(seq, kv, begin + mine, end, lane);
+    if split == 0u { own_take(own_start(row, seq), kv, lid); }
+    let queries = (row * HEADS + head) * Q_STRIDE;
+    if q_NORM {
+        for (var h = 0u; h < TOGETHER; h++) {
+            var sum = 0.0;
+            for (var d = lid; d < q_DIM; d += WG) { let x = q_x_at(queries + h * Q_STRIDE + d); sum += x * x; }
+            let factor = inverseSqrt(workgroup_sum(sum, lid) / f32(q_DIM) + q_EPS);
+            if lid == 0u { query_factor[h] = factor; }
+        }
+        workgroupBarrier();
     }
-    var m: Mix;
-    m.largest = NONE;
+    for (var i = lid; i < TOGETHER * FOURS; i += WG) {
+        let from_ = queries + i / FOURS * Q_STRIDE;
+        let d = i % FOURS * 4u;
+        var factor = SCALE;
+        if q_NORM { factor *= query_factor[i / FOURS]; }
+        query[i] = factor * vec4<f32>(
+            rotated(row, from_, d), rotated(row, from_, d + 1u), rotated(row, from_, d + 2u), rotated(row, from_, d + 3u));
+    }
+    workgroupBarrier();
+    if split == 0u { own(row, head, kv, seq, position, new_, lid); }
+    let q_$h = query_of($hu, lane);
+    var m_$h: Mix;
+    m_$h.largest = NONE;
     // The same number of turns for all: lanes shuffle inside.
     for (var from_ = begin; from_ < end; from_ += 4u * KEYS) {
         let p = vec4<u32>(from_ + mine) + vec4<u32>(0u, KEYS, 2u * KEYS, 3u * KEYS);
-        let near = min(p, vec4<u32>(end - 1u));
-        var a = vectors(seq, kv, near.x, lane);
-        var b = vectors(seq, kv, near.y, lane);
-        var c = vectors(seq, kv, near.z, lane);
-        var d = vectors(seq, kv, near.w, lane);
-        var score = vec4<f32>(0.0);
-        for (var e = 0u; e < EIGHTS; e++) {
-            score += vec4<f32>(dot8(q[e], a.k[e]), dot8(q[e], b.k[e]), dot8(q[e], c.k[e]), dot8(q[e], d.k[e]));
-        }
-        for (var n = SPAN / 2u; n > 0u; n /= 2u) { score += subgroupShuffleXor(score, n); }
         let is_there = p < vec4<u32>(end);
-        score = select(vec4<f32>(NONE), vec4<f32>(bend(score.x), bend(score.y), bend(score.z), bend(score.w)), is_there);
-        let now = max(m.largest, max(max(score.x, score.y), max(score.z, score.w)));
-        let fade = exp(m.largest - now);
-        let w = select(vec4<f32>(0.0), exp(score - now), is_there);
-        m.largest = now;
-        m.sum = m.sum * fade + w.x + w.y + w.z + w.w;
-        for (var e = 0u; e < EIGHTS; e++) {
-            m.mix[e].a = m.mix[e].a * fade + w.x * a.v[e].a + w.y * b.v[e].a + w.z * c.v[e].a + w.w * d.v[e].a;
-            m.mix[e].b = m.mix[e].b * fade + w.x * a.v[e].b + w.y * b.v[e].b + w.z * c.v[e].b + w.w * d.v[e].b;
-        }
+        let now = ahead;
+        if from_ + 4u * KEYS < end { ahead = fours(seq, kv, from_ + 4u * KEYS + mine, end, lane); }
+        m_$h = with_four(m_$h, q_$h, now, is_there);
     }
     if OWN > 0u && split == 0u {
         for (var from_ = max(first, new_); from_ <= position; from_ += KEYS) {
             let p = from_ + mine;
             let at = min(p, position) - new_;
-            var score = 0.0;
-            for (var e = 0u; e < EIGHTS; e++) { score += dot8(q[e], own_key_eight(at, lane + e * SPAN)); }
-            for (var n = SPAN / 2u; n > 0u; n /= 2u) { score += subgroupShuffleXor(score, n); }
-            score = select(NONE, bend(score), p <= position);
-            let now = max(m.largest, score);
-            let fade = exp(m.largest - now);
-            let w = select(0.0, exp(score - now), p <= position);
-            m.largest = now;
-            m.sum = m.sum * fade + w;
+            var k: Vector;
+            var v: Vector;
             for (var e = 0u; e < EIGHTS; e++) {
-                let v = own_value_eight(at, lane + e * SPAN);
-                m.mix[e] = Eight(m.mix[e].a * fade + w * v.a, m.mix[e].b * fade + w * v.b);
+                k[e] = own_key_eight(at, lane + e * SPAN);
+                v[e] = own_value_eight(at, lane + e * SPAN);
             }
+            m_$h = with_one(m_$h, q_$h, k, v, p <= position);
         }
     }
-    // Spans that shuffle together, then the rest through workgroup memory.
+    keep($hu, joined(m_$h), lane, lid);
+    workgroupBarrier();
+    let is_shared = splits > 1u;
+    let which = row * HEADS + head;
+    if is_shared && !meet(which, split, splits, lid) { return; }
+    for (var i = lid; i < TOGETHER * q_DIM; i += WG) {
+        let h = i / q_DIM;
+        let d = i % q_DIM;
+        let here = merged(h, d);
+        var x = here.x / here.y;
+        if is_shared { x = met(which, h, d, splits); }
+        if GATE { x *= sigmoid(joint_at((which + h) * 2u * q_DIM + q_DIM + d)); }
+        y[which * q_DIM + i] = x;
+    }
+}
+
+fn query_of(h: u32, lane: u32) -> Vector {
+    var q: Vector;
+    for (var e = 0u; e < EIGHTS; e++) {
+        let i = h * FOURS + 2u * (lane + e * SPAN);
+        q[e] = Eight(query[i], query[i + 1u]);
+    }
+    return q;
+}
+
+// A mix with four more keys and values; those that are not there count for nothing.
+fn with_four(before: Mix, q_: Vector, x_: Fours, is_there: vec4<bool>) -> Mix {
+    var m = before;
+    var q = q_;
+    var x = x_;
+    var score = vec4<f32>(0.0);
+    for (var e = 0u; e < EIGHTS; e++) {
+        score += vec4<f32>(dot8(q[e], x.a.k[e]), dot8(q[e], x.b.k[e]), dot8(q[e], x.c.k[e]), dot8(q[e], x.d.k[e]));
+    }
+    for (var n = SPAN / 2u; n > 0u; n /= 2u) { score += subgroupShuffleXor(score, n); }
+    score = select(vec4<f32>(NONE), vec4<f32>(bend(score.x), bend(score.y), bend(score.z), bend(score.w)), is_there);
+    let now = max(m.largest, max(max(score.x, score.y), max(score.z, score.w)));
+    let fade = exp(m.largest - now);
+    let w = select(vec4<f32>(0.0), exp(score - now), is_there);
+    m.largest = now;
+    m.sum = m.sum * fade + w.x + w.y + w.z + w.w;
+    for (var e = 0u; e < EIGHTS; e++) {
+        m.mix[e].a = m.mix[e].a * fade + w.x * x.a.v[e].a + w.y * x.b.v[e].a + w.z * x.c.v[e].a + w.w * x.d.v[e].a;
+        m.mix[e].b = m.mix[e].b * fade + w.x * x.a.v[e].b + w.y * x.b.v[e].b + w.z * x.c.v[e].b + w.w * x.d.v[e].b;
+    }
+    return m;
+}
+
+// A mix with one more.
+fn with_one(before: Mix, q_: Vector, k_: Vector, v_: Vector, is_there: bool) -> Mix {
+    var m = before;
+    var q = q_;
+    var k = k_;
+    var v = v_;
+    var score = 0.0;
+    for (var e = 0u; e < EIGHTS; e++) { score += dot8(q[e], k[e]); }
+    for (var n = SPAN / 2u; n > 0u; n /= 2u) { score += subgroupShuffleXor(score, n); }
+    score = select(NONE, bend(score), is_there);
+    let now = max(m.largest, score);
+    let fade = exp(m.largest - now);
+    let w = select(0.0, exp(score - now), is_there);
+    m.largest = now;
+    m.sum = m.sum * fade + w;
+    for (var e = 0u; e < EIGHTS; e++) { m.mix[e] = Eight(m.mix[e].a * fade + w * v[e].a, m.mix[e].b * fade + w * v[e].b); }
+    return m;
+}
+
+// The mix of all spans that shuffle together.
+fn joined(before: Mix) -> Mix {
+    var m = before;
     for (var n = SPAN; n < LANES; n *= 2u) {
         let now = max(m.largest, subgroupShuffleXor(m.largest, n));
         let fade = exp(m.largest - now);
@@ -113,7 +180,13 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
             m.mix[e] = Eight(a + subgroupShuffleXor(a, n), b + subgroupShuffleXor(b, n));
         }
     }
-    let part = lid / LANES;
+    return m;
+}
+
+// Puts a head's mix where all see it.
+fn keep(h: u32, m_: Mix, lane: u32, lid: u32) {
+    var m = m_;
+    let part = h * PARTS + lid / LANES;
     if lid % LANES == 0u {
         part_largest[part] = m.largest;
         part_sum[part] = m.sum;
@@ -125,25 +198,16 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
             part_mix[i + 1u] = m.mix[e].b;
         }
     }
-    workgroupBarrier();
-    let is_shared = splits > 1u;
-    if is_shared && !meet(row * HEADS + head, split, splits, lid) { return; }
-    for (var d = lid; d < q_DIM; d += WG) {
-        let here = merged(d);
-        var x = here.x / here.y;
-        if is_shared { x = met(d, splits); }
-        if GATE { x *= sigmoid(joint_at((row * HEADS + head) * 2u * q_DIM + q_DIM + d)); }
-        y[(row * HEADS + head) * q_DIM + d] = x;
-    }
 }
 
-// Number d of this workgroup's mix, the sum of its weights, and the score they are relative to.
-fn merged(d: u32) -> vec3<f32> {
-    var largest = part_largest[0];
-    for (var i = 1u; i < PARTS; i++) { largest = max(largest, part_largest[i]); }
+// Number d of this workgroup's mix of a head, the sum of its weights, and the score they are relative to.
+fn merged(h: u32, d: u32) -> vec3<f32> {
+    let first = h * PARTS;
+    var largest = part_largest[first];
+    for (var i = 1u; i < PARTS; i++) { largest = max(largest, part_largest[first + i]); }
     var x = 0.0;
     var sum = 0.0;
-    for (var i = 0u; i < PARTS; i++) {
+    for (var i = first; i < first + PARTS; i++) {
         let fade = exp(part_largest[i] - largest);
         sum += part_sum[i] * fade;
         x += part_mix[i * FOURS + d / 4u][d % 4u] * fade;
@@ -157,6 +221,14 @@ fn bend(score: f32) -> f32 {
 }
 
 fn dot8(a: Eight, b: Eight) -> f32 { return dot(a.a, b.a) + dot(a.b, b.b); }
+
+// Of four positions from `p` on; behind the end the last one again.
+fn fours(seq: u32, kv: u32, p: u32, end: u32, lane: u32) -> Fours {
+    let last = max(end, 1u) - 1u;
+    return Fours(
+        vectors(seq, kv, min(p, last), lane), vectors(seq, kv, min(p + KEYS, last), lane),
+        vectors(seq, kv, min(p + 2u * KEYS, last), lane), vectors(seq, kv, min(p + 3u * KEYS, last), lane));
+}
 
 // What this lane has of the key and the value at position `p`.
 fn vectors(seq: u32, kv: u32, p: u32, lane: u32) -> Vectors {

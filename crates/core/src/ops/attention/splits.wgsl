@@ -1,34 +1,54 @@
 // A long cache's positions among workgroups: each hands its part to the last of them.
 const PIECE: u32 = q_DIM + 2u;
-var<workgroup> pieces: array<f32, SPLITS * PIECE>;
+// Of every head and part: the sum of its weights, and the score they are relative to.
+var<workgroup> pieces: array<vec2<f32>, TOGETHER * SPLITS>;
 
-// True in the one that then has all parts. `which`: the head of a token.
+fn words_of(which: u32) -> u32 { return which * (1u + SPLITS * PIECE); }
+
+// True in the one that then has all parts. `which`: the first head of a token.
 fn meet(which: u32, split: u32, n: u32, lid: u32) -> bool {
-    let at = which * (1u + SPLITS * PIECE);
-    for (var d = lid; d < q_DIM; d += WG) {
-        let m = merged(d);
-        hand_over_float(at + 1u + split * PIECE + d, m.x);
+    for (var i = lid; i < TOGETHER * q_DIM; i += WG) {
+        let d = i % q_DIM;
+        let m = merged(i / q_DIM, d);
+        let at = words_of(which + i / q_DIM) + 1u + split * PIECE;
+        hand_over_float(at + d, m.x);
         if d == 0u {
-            hand_over_float(at + 1u + split * PIECE + q_DIM, m.y);
-            hand_over_float(at + 1u + split * PIECE + q_DIM + 1u, m.z);
+            hand_over_float(at + q_DIM, m.y);
+            hand_over_float(at + q_DIM + 1u, m.z);
         }
     }
-    if !is_last(at, n, lid) { return false; }
-    for (var i = lid; i < n * PIECE; i += WG) { pieces[i] = bitcast<f32>(taken(at + 1u + i)); }
+    if !is_last(words_of(which), n, lid) { return false; }
+    for (var i = lid; i < TOGETHER * n; i += WG) {
+        let at = words_of(which + i / n) + 1u + i % n * PIECE + q_DIM;
+        pieces[i / n * SPLITS + i % n] = vec2<f32>(bitcast<f32>(taken(at)), bitcast<f32>(taken(at + 1u)));
+    }
     workgroupBarrier();
     return true;
 }
 
 // Number d of the whole.
-fn met(d: u32, n: u32) -> f32 {
-    var largest = pieces[q_DIM + 1u];
-    for (var i = 1u; i < n; i++) { largest = max(largest, pieces[i * PIECE + q_DIM + 1u]); }
+fn met(which: u32, h: u32, d: u32, n: u32) -> f32 {
+    let first = h * SPLITS;
+    var largest = pieces[first].y;
+    for (var i = 1u; i < n; i++) { largest = max(largest, pieces[first + i].y); }
+    let at = words_of(which + h) + 1u + d;
     var x = 0.0;
     var sum = 0.0;
-    for (var i = 0u; i < n; i++) {
-        let fade = exp(pieces[i * PIECE + q_DIM + 1u] - largest);
-        x += pieces[i * PIECE + d] * fade;
-        sum += pieces[i * PIECE + q_DIM] * fade;
+    for (var i = 0u; i < n; i += 4u) {
+        // Asked for together, waited for together.
+        var words = vec4<u32>(1u);
+        words.x = atomicExchange(&zeros[at + i * PIECE], 0u);
+        if i + 1u < n { words.y = atomicExchange(&zeros[at + (i + 1u) * PIECE], 0u); }
+        if i + 2u < n { words.z = atomicExchange(&zeros[at + (i + 2u) * PIECE], 0u); }
+        if i + 3u < n { words.w = atomicExchange(&zeros[at + (i + 3u) * PIECE], 0u); }
+        for (var j = 0u; j < min(4u, n - i); j++) {
+            var word = words[j];
+            if word == 0u { word = taken(at + (i + j) * PIECE); }
+            let piece = pieces[first + i + j];
+            let fade = exp(piece.y - largest);
+            x += bitcast<f32>(word) * fade;
+            sum += piece.x * fade;
+        }
     }
     return x / sum;
 }

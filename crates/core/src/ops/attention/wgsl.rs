@@ -1,9 +1,13 @@
 //! Attention in WGSL.
 //!
-//! `spans`: one workgroup a query head of a token; a few lanes share a key, and sums go through shuffles. `rows`, for
-//! adapters without subgroups and heads that do not divide in eights: a thread a key, through workgroup memory. With few
-//! rows a long cache is shared among workgroups, whose parts the last of them adds up in the same launch. A fused write is done in the same launch for up to 8 rows, where the
-//! step's own keys and values fit workgroup memory; else it is a step of its own before.
+//! - `spans`: one workgroup for the query heads of a token that read the same keys; a few lanes share a key, and sums go
+//!   through shuffles. With few rows a long cache is shared among workgroups, whose parts the last of them adds up in the
+//!   same launch.
+//! - `rows`, for adapters without subgroups and heads that do not divide in eights: a thread a key, through workgroup memory.
+//! - `tiles`, for many rows where there are cooperative matrices and caches are f16.
+//!
+//! A fused write is done in the same launch for up to 8 rows, where the step's own keys and values fit workgroup memory; else
+//! it is a step of its own before.
 
 use super::*;
 use crate::device::ZERO_WORDS;
@@ -20,12 +24,17 @@ const WG: u32 = 128;
 #[derive(Clone, Copy)]
 enum Form {
     Rows,
-    Spans { workgroup: u32, span: u32, splits: usize },
+    Spans { workgroup: u32, span: u32, splits: usize, together: usize },
     Tiles(tiles::Cut),
 }
 
-/// Workgroups that share a head's cache at most.
-const SPLITS: usize = 16;
+/// Workgroups that share a cache, at most for one head of keys; and in all, where there are few heads.
+const SPLITS: usize = 64;
+const SPLIT_ALL: usize = 128;
+/// Eights of numbers that a lane has of all queries together, where subgroups are of 32 (with seven an H200 has no registers
+/// for them: twice as slow as one head alone) and elsewhere (small GPUs, and processors that play one).
+const EIGHTS: usize = 4;
+const EIGHTS_SMALL: usize = 2;
 
 impl Form {
     /// The form for a site beside `others` bytes of workgroup memory; none where nothing fits.
@@ -35,22 +44,29 @@ impl Form {
             return Some(Form::Tiles(cut));
         }
         let fits = |bytes: usize| others + bytes + 4 * (2 * dim + 64) <= caps.workgroup_bytes as usize;
-        // With more rows there are workgroups enough.
-        let rows = if site.class == RowClass::One { 1 } else { 8 };
-        let splits =
-            if !site.class.is_small() || rows * op.heads * (1 + SPLITS * (dim + 2)) > ZERO_WORDS { 1 } else { SPLITS };
-        let met = if splits > 1 { 4 * splits * (dim + 2) } else { 0 };
-        if let Some(lanes) = lanes(caps).filter(|_| dim.is_multiple_of(8)) {
-            // The most lanes that divide a key's eights evenly.
-            let span = (1 << (dim / 8).trailing_zeros()).min(lanes);
-            let parts = |workgroup: u32, more: usize| fits((workgroup / lanes) as usize * (4 * dim + 12) + more);
-            let sizes = || [256, 128, 64].into_iter().filter(|w| *w <= caps.invocations);
-            if let Some(workgroup) = sizes().find(|&w| parts(w, met)) {
-                return Some(Form::Spans { workgroup, span, splits });
+        let Some(lanes) = lanes(caps).filter(|_| dim.is_multiple_of(8)) else {
+            return fits(4 * (6 * WG as usize)).then_some(Form::Rows);
+        };
+        // The most lanes that divide a key's eights evenly.
+        let span = (1 << (dim / 8).trailing_zeros()).min(lanes);
+        let group = op.heads / op.kv_heads;
+        let most = if lanes >= 32 { EIGHTS } else { EIGHTS_SMALL } * span as usize * 8 / dim;
+        for together in (1..=group.min(most.max(1))).rev().filter(|n| group.is_multiple_of(*n)) {
+            let groups = op.heads / together;
+            // With more rows there are workgroups enough.
+            let rows = if site.class == RowClass::One { 1 } else { 8 };
+            let mut splits = (SPLIT_ALL / groups).next_power_of_two().clamp(8, SPLITS);
+            if !site.class.is_small() || rows * op.heads * (1 + splits * (dim + 2)) > ZERO_WORDS {
+                splits = 1;
             }
-            return sizes().find(|&w| parts(w, 0)).map(|workgroup| Form::Spans { workgroup, span, splits: 1 });
+            let parts = |w: u32| together * (4 * dim + (w / lanes) as usize * (4 * dim + 8) + 8 * splits + 4);
+            let sizes = [256, 128, 64].into_iter().filter(|w| *w <= caps.invocations);
+            // Half as many threads rather than half as many heads, as long as a few subgroups are left.
+            if let Some(workgroup) = sizes.filter(|w| w / lanes >= 2).find(|&w| fits(parts(w))) {
+                return Some(Form::Spans { workgroup, span, splits, together });
+            }
         }
-        fits(4 * (6 * WG as usize)).then_some(Form::Rows)
+        None
     }
 }
 
@@ -108,6 +124,16 @@ impl One {
     }
 }
 
+/// The text of `spans` for so many heads: a line with `$h` once for each.
+fn for_each_head(together: usize) -> String {
+    let text = include_str!("spans.wgsl");
+    let lines = text.lines().flat_map(|line| {
+        let times = if line.contains("$h") && !line.starts_with("//") { together } else { 1 };
+        (0..times).map(move |h| line.replace("$h", &h.to_string()) + "\n")
+    });
+    lines.collect()
+}
+
 /// The launch; `rows` is how many rows of a sequence it writes at most (0: it does not write).
 fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
     let o = op.operands();
@@ -119,13 +145,16 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
         "plain"
     };
     let (kernel, workgroup, text) = match of {
-        Form::Rows => ("rows", WG, include_str!("rows.wgsl")),
-        Form::Spans { workgroup, .. } => ("spans", workgroup, include_str!("spans.wgsl")),
-        Form::Tiles(cut) => ("tiles", cut.threads() as u32, ""),
+        Form::Rows => ("rows", WG, include_str!("rows.wgsl").to_string()),
+        Form::Spans { workgroup, together, .. } => ("spans", workgroup, for_each_head(together)),
+        Form::Tiles(cut) => ("tiles", cut.threads() as u32, String::new()),
     };
     let mut w = Wgsl::new(format!("attention/{kernel}.{form}"), workgroup);
+    let mut grid = Expr::T * op.heads;
     let mut split = 1;
-    if let Form::Spans { span, splits, .. } = of {
+    if let Form::Spans { span, splits, together, .. } = of {
+        w.number("TOGETHER", together);
+        grid = Expr::T * (op.heads / together * splits);
         w.number("SPAN", span as usize);
         w.number("EIGHTS", op.dim / 8 / span as usize);
         w.number("SPLITS", splits);
@@ -159,6 +188,8 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
             w.line(include_str!("own.wgsl"));
         }
         _ => {
+            w.function("own_start(row: u32, seq: u32) -> u32", "row");
+            w.line("fn own_take(row: u32, kv: u32, lid: u32) {}");
             w.line("fn own(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u32) {}");
             w.function("own_key(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");
             w.function("own_value(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");
@@ -171,12 +202,15 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
         cut.text(&mut w, op.dim);
         return One(w.step(cut.grid(op.heads), op.cost(site)));
     }
+    if matches!(of, Form::Spans { .. }) {
+        w.line(include_str!("rotated.wgsl"));
+    }
     if split > 1 {
         w.meeting();
         w.line(include_str!("splits.wgsl"));
     } else if matches!(of, Form::Spans { .. }) {
         w.function("meet(which: u32, split: u32, n: u32, lid: u32) -> bool", "true");
-        w.function("met(d: u32, n: u32) -> f32", "0.0");
+        w.function("met(which: u32, h: u32, d: u32, n: u32) -> f32", "0.0");
     }
-    One(w.text(text).step(Expr::T * (op.heads * split), op.cost(site)))
+    One(w.text(&text).step(grid, op.cost(site)))
 }

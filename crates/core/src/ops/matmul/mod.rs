@@ -196,6 +196,12 @@ impl OpDef for Matmul {
             cases.push(Case::new(format!("odd width, {class}"), Matmul::plain(), odd, b).within(2e-5));
         }
         cases.extend(many_rows());
+        // So many numbers that few rows have a kernel of their own: floats, offsets, groups of 16.
+        for dtype in [DType::F16, DType::Q4_1, DType::Q6_K] {
+            let ins = vec![x(256), Sig::weight(2053, 256, dtype)];
+            let name = format!("{}, 2053 numbers, few", dtype.name());
+            cases.push(Case::new(name, Matmul::plain(), ins, (5, 1, 5)).within(2e-5));
+        }
         cases
     }
 }

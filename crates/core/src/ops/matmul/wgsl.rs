@@ -13,10 +13,15 @@ use crate::precision::Rounding;
 use crate::wgsl::{self, Wgsl, caps, lanes, row_lanes, tree};
 
 mod coop;
+mod few;
 mod floats;
 
 /// Threads of a workgroup.
 const WG: u32 = 128;
+/// Threads of a workgroup that stages a row of at least so many numbers: Llama-8B's down takes 15 us on an H200, with `WG`
+/// threads it took 54.
+const WG_LONG: u32 = 512;
+const LONG: usize = 8192;
 /// Threads of a workgroup of tiles: 16 x 16, each with 4 x 4 numbers.
 const WG_TILE: u32 = 256;
 /// Bytes of workgroup memory for sums, beside a staged row.
@@ -374,21 +379,43 @@ impl Plan<'_> {
         w.line(include_str!("stage.wgsl"));
     }
 
+    /// Declares `floats_eight` of all rows; what `main` does first for it.
+    fn floats_of_rows(&self, w: &mut Wgsl) -> &'static str {
+        eights(w, "x", Arg::In(0), DType::F32, self.k);
+        let Some(eps) = self.op.norm else {
+            w.function("floats_eight(t: u32, i: u32) -> Eight", "x_eight(t, i)");
+            return "    let n = g;";
+        };
+        eights(w, "norm", Arg::In(1), self.site.ins[1].dtype, self.k);
+        w.float("EPS", eps);
+        w.line(include_str!("norm.wgsl"));
+        "    norm_factors(lid);\n    let n = g;"
+    }
+
     fn matvec(&self, rounded: Option<Arg>, staged: bool) -> Step {
-        if let Some(step) = self.matvec_floats() {
+        if let Some(step) = self.matvec_floats().or_else(|| self.matvec_few(rounded)) {
             return step;
         }
         let floats = self.has(Path::Floats);
         let rows = if self.site.class == RowClass::One { 1 } else { 8 };
         let name = if rounded.is_some() || staged { "int8" } else { "f32" };
-        let mut w = self.begin(&format!("matmul/matvec.{name}.{rows}"), WG);
+        let caps = caps(self.site.target);
+        // Every workgroup makes a staged row for itself: where it is long, by more threads for more rows of the weight.
+        let is_long = staged && self.k >= LONG && caps.invocations >= WG_LONG;
+        let workgroup = if is_long { WG_LONG } else { WG };
+        let mut w = self.begin(&format!("matmul/matvec.{name}.{rows}"), workgroup);
         // Rows of weights that a thread's lanes take in turn: the more there are in all, the less the prologue weighs.
         let all: usize = self.site.outs.iter().map(|s| s.width).sum();
-        let turns = if staged { [1, 2, 4][(all >= 2048) as usize + (all >= 8192) as usize] } else { 1 };
+        let turns = if is_long {
+            1 + (all >= 16384) as usize
+        } else if staged {
+            [1, 2, 4][(all >= 2048) as usize + (all >= 8192) as usize]
+        } else {
+            1
+        };
         w.number("TURNS", turns);
         w.number("ROWS", rows);
         w.line("alias Sums = array<f32, ROWS>;");
-        let caps = caps(self.site.target);
         let mut w = w.reductions(&caps);
         if let Some(arg) = rounded {
             self.rounded.read(&mut w, arg);
@@ -405,16 +432,7 @@ impl Plan<'_> {
                 before = "    stage(lid);\n    row_factor(lid);\n    let n = g;".into();
             }
         } else if floats {
-            eights(&mut w, "x", Arg::In(0), DType::F32, self.k);
-            match self.op.norm {
-                None => w.function("floats_eight(t: u32, i: u32) -> Eight", "x_eight(t, i)"),
-                Some(eps) => {
-                    eights(&mut w, "norm", Arg::In(1), self.site.ins[1].dtype, self.k);
-                    w.float("EPS", eps);
-                    w.line(include_str!("norm.wgsl"));
-                    before = "    norm_factors(lid);\n    let n = g;".into();
-                }
-            }
+            before = self.floats_of_rows(&mut w).into();
         }
         self.weights(&mut w, |path| match path {
             Path::Codes => include_str!("dot_codes.wgsl").into(),
@@ -440,7 +458,7 @@ impl Plan<'_> {
             w.line("    } }");
             w.line("}");
         }
-        let grid = self.main(&mut w, &before, turns as u64 * u64::from(WG / row_lanes(&caps)), "0u");
+        let grid = self.main(&mut w, &before, turns as u64 * u64::from(workgroup / row_lanes(&caps)), "0u");
         w.step(grid.into(), self.cost(rounded, None))
     }
 

@@ -2,8 +2,8 @@
 // $H_x_at, $H_norm_at: numbers and the norm's weight. $H_DIM, $H_NORM, $H_EPS, $H_PAIRS (0: no rotation), $H_NEOX, $H_TABLE.
 var<workgroup> $H_head: array<f32, $H_DIM>;
 
-// All threads call it.
-fn $H_load(from_: u32, lid: u32) {
+// All threads call it, and meet before they read.
+fn $H_take(from_: u32, lid: u32) {
     var sum = 0.0;
     for (var d = lid; d < $H_DIM; d += WG) {
         let x = $H_x_at(from_ + d);
@@ -14,6 +14,10 @@ fn $H_load(from_: u32, lid: u32) {
         let factor = inverseSqrt(workgroup_sum(sum, lid) / f32($H_DIM) + $H_EPS);
         for (var d = lid; d < $H_DIM; d += WG) { $H_head[d] *= factor * $H_norm_at(d); }
     }
+}
+
+fn $H_load(from_: u32, lid: u32) {
+    $H_take(from_, lid);
     workgroupBarrier();
 }
 

@@ -155,6 +155,20 @@ impl Cut {
         }
         w.line("}");
         w.number("CHUNKS", dim.div_ceil(KEYS));
+        // What a thread carries of the next keys and values while the present ones are multiplied.
+        let turns = (KEYS * dim / 8).div_ceil(self.threads());
+        let place = |turn: usize| format!("min(lid + {}u, {}u)", turn * self.threads(), KEYS * dim / 8 - 1);
+        for (what, cache, first) in [("keys", "kc", 0), ("values", "vc", KEYS)] {
+            (0..turns).for_each(|i| w.line(format!("var<private> {what}_{i}: vec4<u32>;")));
+            w.line(format!("fn fetch_{what}(seq: u32, kv: u32, from_: u32, end: u32, lid: u32) {{"));
+            for i in 0..turns {
+                w.line(format!("    {what}_{i} = {cache}[eight_at(seq, kv, from_, end, {})];", place(i)));
+            }
+            w.line(format!("}}\nfn put_{what}(lid: u32) {{"));
+            (0..turns).for_each(|i| w.line(format!("    put_eight({first}u, {}, {what}_{i});", place(i))));
+            w.line("}");
+        }
+        w.line(include_str!("../rotated.wgsl"));
         w.line(include_str!("../tiles.wgsl"));
     }
 }

@@ -31,9 +31,9 @@ pub(super) struct Cut {
 const GAP: usize = 8;
 
 impl Cut {
-    /// The cut for outputs of `widths` numbers, each of at most `products` products over rows of `k`; none where the
-    /// adapter has no cooperative matrices or no room.
-    fn new(class: RowClass, k: usize, widths: &[usize], products: usize, caps: &WgslCaps) -> Option<Cut> {
+    /// The cut for outputs of at most `products` products over rows of `k`; none where the adapter has no cooperative
+    /// matrices or no room.
+    fn new(class: RowClass, k: usize, products: usize, caps: &WgslCaps) -> Option<Cut> {
         let (_, most) = caps.subgroups.filter(|_| caps.coop > 0 && caps.f16)?;
         let side = caps.coop as usize;
         // Apple's adapters name a range of sizes; those with matrices have 32.
@@ -42,11 +42,7 @@ impl Cut {
         let deep = if k.is_multiple_of(64) { 64 } else { 32 };
         let wide = Cut { across: 4, rows: 64, ..shared };
         let cuts = [wide, Cut { depth: deep, ..shared }, shared, Cut { columns: 16, ..shared }];
-        let first = match class {
-            RowClass::Many if widths.iter().sum::<usize>() >= 2048 => 0,
-            RowClass::Many => 1,
-            _ => 3,
-        };
+        let first = if class == RowClass::Many { 0 } else { 3 };
         let fits = |cut: &Cut| {
             cut.bytes(products) <= caps.workgroup_bytes as usize && cut.threads() <= caps.invocations as usize
         };
@@ -97,8 +93,7 @@ impl Plan<'_> {
         if !self.k.is_multiple_of(32) || !self.site.ins[w0..o0].iter().all(halves) {
             return None;
         }
-        let widths: Vec<usize> = self.site.outs.iter().map(|s| s.width).collect();
-        Cut::new(self.site.class, self.k, &widths, self.most_products(), &caps(self.site.target))
+        Cut::new(self.site.class, self.k, self.most_products(), &caps(self.site.target))
     }
 
     /// Both steps.
