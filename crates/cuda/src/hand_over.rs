@@ -75,8 +75,8 @@ impl CudaDevice {
             let d = &r.plan.dispatches[*n];
             let args: Vec<u64> = d.args.iter().map(|a| self.address(a)).collect();
             if let (Some(Code::Library(gemm)), Some(lt)) = (&d.code, &self.lt) {
-                let launched = lt.gemm(gemm, gemm.m.eval(bind), &args, self.gpu.stream);
-                let done = launched.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
+                let done = lt.gemm(gemm, gemm.m.eval(bind), &args, self.gpu.stream);
+                let done = done.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
                 done.map_err(|e| (Some(*n), e))?;
                 // A library's kernels know nothing of dependent launch: the next one waits for their end.
                 is_first = true;
