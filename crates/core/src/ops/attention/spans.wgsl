@@ -1,4 +1,6 @@
 // One workgroup for TOGETHER query heads of a token that read the same keys, or up to SPLITS of them where the cache is long.
+// The heads of a key head are SETS such sets; where they do not divide evenly the last set begins earlier, and leaves out what
+// the one before it has made.
 // A span of SPAN lanes shares a key: each lane has EIGHTS times eight numbers of it, of the queries, of the value and of the
 // mixes, in registers. A span takes every KEYS-th position, four at a time and the next four on their way, with a maximum and a
 // sum of its own for each head; the spans meet once, at the end. Lines with $h are there once for each head.
@@ -30,13 +32,16 @@ struct Fours { a: Vectors, b: Vectors, c: Vectors, d: Vectors }
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;
-    let groups = batch_t() * (HEADS / TOGETHER);
+    let all_sets = HEADS / GROUP * SETS;
+    let groups = batch_t() * all_sets;
     if g >= groups * SPLITS { return; }
     // First the workgroups that there is always work for.
     let split = g / groups;
-    let row = g % groups / (HEADS / TOGETHER);
-    let head = g % (HEADS / TOGETHER) * TOGETHER;
-    let kv = head / GROUP;
+    let row = g % groups / all_sets;
+    let kv = g % all_sets / SETS;
+    let start = g % SETS * TOGETHER;
+    let head = kv * GROUP + min(start, GROUP - TOGETHER);
+    let made_before = kv * GROUP + start - head;
     let seq = batch_seq(row);
     let position = batch_position(row);
     // Positions from `new` on are rows of this step.
@@ -102,13 +107,17 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     workgroupBarrier();
     let is_shared = splits > 1u;
     let which = row * HEADS + head;
-    if is_shared && !meet(which, split, splits, lid) { return; }
+    // Heads that two sets have meet in two places.
+    let place = g % groups * TOGETHER;
+    if is_shared && !meet(place, split, splits, lid) { return; }
     for (var i = lid; i < TOGETHER * q_DIM; i += WG) {
         let h = i / q_DIM;
         let d = i % q_DIM;
         let here = merged(h, d);
         var x = here.x / here.y;
-        if is_shared { x = met(which, h, d, splits); }
+        // All words are taken, whether they are wanted or not: they must be zero again.
+        if is_shared { x = met(place, h, d, splits); }
+        if h < made_before { continue; }
         if GATE { x *= sigmoid(joint_at((which + h) * 2u * q_DIM + q_DIM + d)); }
         y[which * q_DIM + i] = x;
     }

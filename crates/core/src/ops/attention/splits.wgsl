@@ -5,7 +5,7 @@ var<workgroup> pieces: array<vec2<f32>, TOGETHER * SPLITS>;
 
 fn words_of(which: u32) -> u32 { return which * (1u + SPLITS * PIECE); }
 
-// True in the one that then has all parts. `which`: the first head of a token.
+// True in the one that then has all parts. `which`: the place of the first head of a set.
 fn meet(which: u32, split: u32, n: u32, lid: u32) -> bool {
     for (var i = lid; i < TOGETHER * q_DIM; i += WG) {
         let d = i % q_DIM;

@@ -51,12 +51,14 @@ impl Form {
         let span = (1 << (dim / 8).trailing_zeros()).min(lanes);
         let group = op.heads / op.kv_heads;
         let most = if lanes >= 32 { EIGHTS } else { EIGHTS_SMALL } * span as usize * 8 / dim;
-        for together in (1..=group.min(most.max(1))).rev().filter(|n| group.is_multiple_of(*n)) {
-            let groups = op.heads / together;
+        for most in (1..=group.min(most.max(1))).rev() {
+            // Sets of the same size: of seven heads four and, one of them anew, four.
+            let (sets, together) = (group.div_ceil(most), group.div_ceil(group.div_ceil(most)));
+            let groups = op.kv_heads * sets;
             // With more rows there are workgroups enough.
             let rows = if site.class == RowClass::One { 1 } else { 8 };
             let mut splits = (SPLIT_ALL / groups).next_power_of_two().clamp(8, SPLITS);
-            if !site.class.is_small() || rows * op.heads * (1 + splits * (dim + 2)) > ZERO_WORDS {
+            if !site.class.is_small() || rows * groups * together * (1 + splits * (dim + 2)) > ZERO_WORDS {
                 splits = 1;
             }
             let parts = |w: u32| together * (4 * dim + (w / lanes) as usize * (4 * dim + 8) + 8 * splits + 4);
@@ -154,7 +156,9 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
     let mut split = 1;
     if let Form::Spans { span, splits, together, .. } = of {
         w.number("TOGETHER", together);
-        grid = Expr::T * (op.heads / together * splits);
+        let sets = (op.heads / op.kv_heads).div_ceil(together);
+        w.number("SETS", sets);
+        grid = Expr::T * (op.kv_heads * sets * splits);
         w.number("SPAN", span as usize);
         w.number("EIGHTS", op.dim / 8 / span as usize);
         w.number("SPLITS", splits);
