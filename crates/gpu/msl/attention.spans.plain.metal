@@ -55,6 +55,7 @@ struct Fours {
 };
 constant uint WG = 256u;
 constant uint TOGETHER = 2u;
+constant uint SETS = 1u;
 constant uint SPAN = 8u;
 constant uint EIGHTS = 1u;
 constant uint SPLITS = 1u;
@@ -1136,28 +1137,30 @@ struct main_Input {
     uint i_1 = {};
     float x = {};
     uint g = wid.x + (wid.y * nwg.x);
-    uint _e8 = batch_t(batch, _buffer_sizes);
-    uint groups = _e8 * 2u;
+    uint _e9 = batch_t(batch, _buffer_sizes);
+    uint groups = _e9 * 2u;
     if (g >= (groups * SPLITS)) {
         return;
     }
     uint split_1 = naga_div(g, groups);
     uint row_8 = naga_div(naga_mod(g, groups), 2u);
-    uint head_3 = naga_mod(g, 2u) * TOGETHER;
-    uint kv_4 = naga_div(head_3, GROUP);
-    uint _e24 = batch_seq(row_8, batch, _buffer_sizes);
-    uint _e25 = batch_position(row_8, batch, _buffer_sizes);
-    uint _e27 = batch_span(_e24, 2u, batch, _buffer_sizes);
-    uint _e29 = batch_span(_e24, 1u, batch, _buffer_sizes);
-    uint new_1 = _e27 - _e29;
+    uint kv_4 = naga_div(naga_mod(g, 2u), SETS);
+    uint start = naga_mod(g, SETS) * TOGETHER;
+    uint head_3 = (kv_4 * GROUP) + metal::min(start, 0u);
+    uint made_before = ((kv_4 * GROUP) + start) - head_3;
+    uint _e33 = batch_seq(row_8, batch, _buffer_sizes);
+    uint _e34 = batch_position(row_8, batch, _buffer_sizes);
+    uint _e36 = batch_span(_e33, 2u, batch, _buffer_sizes);
+    uint _e38 = batch_span(_e33, 1u, batch, _buffer_sizes);
+    uint new_1 = _e36 - _e38;
     if (false) {
-        local = (_e25 + 1u) > WINDOW;
+        local = (_e34 + 1u) > WINDOW;
     } else {
         local = false;
     }
-    bool _e44 = local;
-    uint first_1 = _e44 ? ((_e25 + 1u) - WINDOW) : 0u;
-    uint cached = metal::max(false ? new_1 : (_e25 + 1u), first_1);
+    bool _e53 = local;
+    uint first_1 = _e53 ? ((_e34 + 1u) - WINDOW) : 0u;
+    uint cached = metal::max(false ? new_1 : (_e34 + 1u), first_1);
     uint splits = metal::clamp(naga_div(((cached - first_1) + CHUNK) - 1u, CHUNK), 1u, SPLITS);
     if (split_1 >= splits) {
         return;
@@ -1167,11 +1170,11 @@ struct main_Input {
     uint end_1 = metal::min(cached, begin + per);
     uint lane_4 = naga_mod(lid, SPAN);
     uint mine = naga_div(lid, SPAN);
-    Fours _e76 = fours(_e24, kv_4, begin + mine, end_1, lane_4, batch, kc, vc, _buffer_sizes);
-    ahead = _e76;
+    Fours _e85 = fours(_e33, kv_4, begin + mine, end_1, lane_4, batch, kc, vc, _buffer_sizes);
+    ahead = _e85;
     if (split_1 == 0u) {
-        uint _e80 = own_start(row_8, _e24);
-        own_take(_e80, kv_4, lid);
+        uint _e89 = own_start(row_8, _e33);
+        own_take(_e89, kv_4, lid);
     }
     uint queries = ((row_8 * HEADS) + head_3) * Q_STRIDE;
     if (q_NORM) {
@@ -1181,12 +1184,12 @@ struct main_Input {
             if (metal::all(loop_bound_15 == uint2(0u))) { break; }
             loop_bound_15 -= uint2(loop_bound_15.y == 0u, 1u);
             if (!loop_init_15) {
-                uint _e124 = h;
-                h = _e124 + 1u;
+                uint _e133 = h;
+                h = _e133 + 1u;
             }
             loop_init_15 = false;
-            uint _e89 = h;
-            if (_e89 < TOGETHER) {
+            uint _e98 = h;
+            if (_e98 < TOGETHER) {
             } else {
                 break;
             }
@@ -1199,29 +1202,29 @@ struct main_Input {
                     if (metal::all(loop_bound_16 == uint2(0u))) { break; }
                     loop_bound_16 -= uint2(loop_bound_16.y == 0u, 1u);
                     if (!loop_init_16) {
-                        uint _e108 = d;
-                        d = _e108 + WG;
+                        uint _e117 = d;
+                        d = _e117 + WG;
                     }
                     loop_init_16 = false;
-                    uint _e95 = d;
-                    if (_e95 < q_DIM) {
+                    uint _e104 = d;
+                    if (_e104 < q_DIM) {
                     } else {
                         break;
                     }
                     {
-                        uint _e98 = h;
-                        uint _e102 = d;
-                        float _e104 = q_x_at((queries + (_e98 * Q_STRIDE)) + _e102, q_x, _buffer_sizes);
-                        float _e105 = sum;
-                        sum = _e105 + (_e104 * _e104);
+                        uint _e107 = h;
+                        uint _e111 = d;
+                        float _e113 = q_x_at((queries + (_e107 * Q_STRIDE)) + _e111, q_x, _buffer_sizes);
+                        float _e114 = sum;
+                        sum = _e114 + (_e113 * _e113);
                     }
                 }
-                float _e111 = sum;
-                float _e112 = workgroup_sum(_e111, lid, reduce_part);
-                float factor_1 = metal::rsqrt((_e112 / 64.0) + q_EPS);
+                float _e120 = sum;
+                float _e121 = workgroup_sum(_e120, lid, reduce_part);
+                float factor_1 = metal::rsqrt((_e121 / 64.0) + q_EPS);
                 if (lid == 0u) {
-                    uint _e121 = h;
-                    query_factor.inner[_e121] = factor_1;
+                    uint _e130 = h;
+                    query_factor.inner[_e130] = factor_1;
                 }
             }
         }
@@ -1234,42 +1237,42 @@ struct main_Input {
         if (metal::all(loop_bound_17 == uint2(0u))) { break; }
         loop_bound_17 -= uint2(loop_bound_17.y == 0u, 1u);
         if (!loop_init_17) {
-            uint _e168 = i;
-            i = _e168 + WG;
+            uint _e177 = i;
+            i = _e177 + WG;
         }
         loop_init_17 = false;
-        uint _e127 = i;
-        if (_e127 < 32u) {
+        uint _e136 = i;
+        if (_e136 < 32u) {
         } else {
             break;
         }
         {
-            uint _e130 = i;
-            uint from_3 = queries + (naga_div(_e130, FOURS) * Q_STRIDE);
-            uint _e136 = i;
-            uint d_4 = naga_mod(_e136, FOURS) * 4u;
+            uint _e139 = i;
+            uint from_3 = queries + (naga_div(_e139, FOURS) * Q_STRIDE);
+            uint _e145 = i;
+            uint d_4 = naga_mod(_e145, FOURS) * 4u;
             factor = SCALE;
             if (q_NORM) {
-                float _e144 = factor;
-                uint _e146 = i;
-                float _e150 = query_factor.inner[naga_div(_e146, FOURS)];
-                factor = _e144 * _e150;
+                float _e153 = factor;
+                uint _e155 = i;
+                float _e159 = query_factor.inner[naga_div(_e155, FOURS)];
+                factor = _e153 * _e159;
             }
-            uint _e153 = i;
-            float _e155 = factor;
-            float _e156 = rotated(row_8, from_3, d_4, batch, q_x, _buffer_sizes);
-            float _e159 = rotated(row_8, from_3, d_4 + 1u, batch, q_x, _buffer_sizes);
-            float _e162 = rotated(row_8, from_3, d_4 + 2u, batch, q_x, _buffer_sizes);
-            float _e165 = rotated(row_8, from_3, d_4 + 3u, batch, q_x, _buffer_sizes);
-            query.inner[_e153] = _e155 * metal::float4(_e156, _e159, _e162, _e165);
+            uint _e162 = i;
+            float _e164 = factor;
+            float _e165 = rotated(row_8, from_3, d_4, batch, q_x, _buffer_sizes);
+            float _e168 = rotated(row_8, from_3, d_4 + 1u, batch, q_x, _buffer_sizes);
+            float _e171 = rotated(row_8, from_3, d_4 + 2u, batch, q_x, _buffer_sizes);
+            float _e174 = rotated(row_8, from_3, d_4 + 3u, batch, q_x, _buffer_sizes);
+            query.inner[_e162] = _e164 * metal::float4(_e165, _e168, _e171, _e174);
         }
     }
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     if (split_1 == 0u) {
-        own(row_8, head_3, kv_4, _e24, _e25, new_1, lid);
+        own(row_8, head_3, kv_4, _e33, _e34, new_1, lid);
     }
-    Vector _e174 = query_of(0u, lane_4, query);
-    Vector _e176 = query_of(1u, lane_4, query);
+    Vector _e183 = query_of(0u, lane_4, query);
+    Vector _e185 = query_of(1u, lane_4, query);
     m_0_.largest = NONE;
     m_1_.largest = NONE;
     from = begin;
@@ -1279,32 +1282,32 @@ struct main_Input {
         if (metal::all(loop_bound_18 == uint2(0u))) { break; }
         loop_bound_18 -= uint2(loop_bound_18.y == 0u, 1u);
         if (!loop_init_18) {
-            uint _e211 = from;
-            from = _e211 + 128u;
+            uint _e220 = from;
+            from = _e220 + 128u;
         }
         loop_init_18 = false;
-        uint _e184 = from;
-        if (_e184 < end_1) {
+        uint _e193 = from;
+        if (_e193 < end_1) {
         } else {
             break;
         }
         {
-            uint _e186 = from;
-            metal::uint4 p_2 = metal::uint4(_e186 + mine) + metal::uint4(0u, 32u, 64u, 96u);
+            uint _e195 = from;
+            metal::uint4 p_2 = metal::uint4(_e195 + mine) + metal::uint4(0u, 32u, 64u, 96u);
             metal::bool4 is_there_2 = p_2 < metal::uint4(end_1);
             Fours now_3 = ahead;
-            uint _e198 = from;
-            if ((_e198 + 128u) < end_1) {
-                uint _e202 = from;
-                Fours _e206 = fours(_e24, kv_4, (_e202 + 128u) + mine, end_1, lane_4, batch, kc, vc, _buffer_sizes);
-                ahead = _e206;
+            uint _e207 = from;
+            if ((_e207 + 128u) < end_1) {
+                uint _e211 = from;
+                Fours _e215 = fours(_e33, kv_4, (_e211 + 128u) + mine, end_1, lane_4, batch, kc, vc, _buffer_sizes);
+                ahead = _e215;
             }
-            Mix _e207 = m_0_;
-            Mix _e208 = with_four(_e207, _e174, now_3, is_there_2);
-            m_0_ = _e208;
-            Mix _e209 = m_1_;
-            Mix _e210 = with_four(_e209, _e176, now_3, is_there_2);
-            m_1_ = _e210;
+            Mix _e216 = m_0_;
+            Mix _e217 = with_four(_e216, _e183, now_3, is_there_2);
+            m_0_ = _e217;
+            Mix _e218 = m_1_;
+            Mix _e219 = with_four(_e218, _e185, now_3, is_there_2);
+            m_1_ = _e219;
         }
     }
     if (false) {
@@ -1312,8 +1315,8 @@ struct main_Input {
     } else {
         local_1 = false;
     }
-    bool _e220 = local_1;
-    if (_e220) {
+    bool _e229 = local_1;
+    if (_e229) {
         from_1 = metal::max(first_1, new_1);
         uint2 loop_bound_19 = uint2(4294967295u);
         bool loop_init_19 = true;
@@ -1321,19 +1324,19 @@ struct main_Input {
             if (metal::all(loop_bound_19 == uint2(0u))) { break; }
             loop_bound_19 -= uint2(loop_bound_19.y == 0u, 1u);
             if (!loop_init_19) {
-                uint _e265 = from_1;
-                from_1 = _e265 + KEYS;
+                uint _e274 = from_1;
+                from_1 = _e274 + KEYS;
             }
             loop_init_19 = false;
-            uint _e223 = from_1;
-            if (_e223 <= _e25) {
+            uint _e232 = from_1;
+            if (_e232 <= _e34) {
             } else {
                 break;
             }
             {
-                uint _e225 = from_1;
-                uint p_3 = _e225 + mine;
-                uint at_4 = metal::min(p_3, _e25) - new_1;
+                uint _e234 = from_1;
+                uint p_3 = _e234 + mine;
+                uint at_4 = metal::min(p_3, _e34) - new_1;
                 k = Vector {};
                 v = Vector {};
                 e = 0u;
@@ -1343,56 +1346,57 @@ struct main_Input {
                     if (metal::all(loop_bound_20 == uint2(0u))) { break; }
                     loop_bound_20 -= uint2(loop_bound_20.y == 0u, 1u);
                     if (!loop_init_20) {
-                        uint _e253 = e;
-                        e = _e253 + 1u;
+                        uint _e262 = e;
+                        e = _e262 + 1u;
                     }
                     loop_init_20 = false;
-                    uint _e235 = e;
-                    if (_e235 < EIGHTS) {
+                    uint _e244 = e;
+                    if (_e244 < EIGHTS) {
                     } else {
                         break;
                     }
                     {
-                        uint _e238 = e;
-                        uint _e240 = e;
-                        Eight _e244 = own_key_eight(at_4, lane_4 + (_e240 * SPAN));
-                        k.inner[_e238] = _e244;
-                        uint _e245 = e;
                         uint _e247 = e;
-                        Eight _e251 = own_value_eight(at_4, lane_4 + (_e247 * SPAN));
-                        v.inner[_e245] = _e251;
+                        uint _e249 = e;
+                        Eight _e253 = own_key_eight(at_4, lane_4 + (_e249 * SPAN));
+                        k.inner[_e247] = _e253;
+                        uint _e254 = e;
+                        uint _e256 = e;
+                        Eight _e260 = own_value_eight(at_4, lane_4 + (_e256 * SPAN));
+                        v.inner[_e254] = _e260;
                     }
                 }
-                Mix _e255 = m_0_;
-                Vector _e256 = k;
-                Vector _e257 = v;
-                Mix _e259 = with_one(_e255, _e174, _e256, _e257, p_3 <= _e25);
-                m_0_ = _e259;
-                Mix _e260 = m_1_;
-                Vector _e261 = k;
-                Vector _e262 = v;
-                Mix _e264 = with_one(_e260, _e176, _e261, _e262, p_3 <= _e25);
-                m_1_ = _e264;
+                Mix _e264 = m_0_;
+                Vector _e265 = k;
+                Vector _e266 = v;
+                Mix _e268 = with_one(_e264, _e183, _e265, _e266, p_3 <= _e34);
+                m_0_ = _e268;
+                Mix _e269 = m_1_;
+                Vector _e270 = k;
+                Vector _e271 = v;
+                Mix _e273 = with_one(_e269, _e185, _e270, _e271, p_3 <= _e34);
+                m_1_ = _e273;
             }
         }
     }
-    Mix _e269 = m_0_;
-    Mix _e270 = joined(_e269);
-    keep(0u, _e270, lane_4, lid, part_largest, part_sum, part_mix);
-    Mix _e272 = m_1_;
-    Mix _e273 = joined(_e272);
-    keep(1u, _e273, lane_4, lid, part_largest, part_sum, part_mix);
+    Mix _e278 = m_0_;
+    Mix _e279 = joined(_e278);
+    keep(0u, _e279, lane_4, lid, part_largest, part_sum, part_mix);
+    Mix _e281 = m_1_;
+    Mix _e282 = joined(_e281);
+    keep(1u, _e282, lane_4, lid, part_largest, part_sum, part_mix);
     metal::threadgroup_barrier(metal::mem_flags::mem_threadgroup);
     bool is_shared = splits > 1u;
     uint which_2 = (row_8 * HEADS) + head_3;
+    uint place = naga_mod(g, groups) * TOGETHER;
     if (is_shared) {
-        bool _e281 = meet(which_2, split_1, splits, lid);
-        local_2 = !(_e281);
+        bool _e293 = meet(place, split_1, splits, lid);
+        local_2 = !(_e293);
     } else {
         local_2 = false;
     }
-    bool _e284 = local_2;
-    if (_e284) {
+    bool _e296 = local_2;
+    if (_e296) {
         return;
     }
     i_1 = lid;
@@ -1402,35 +1406,38 @@ struct main_Input {
         if (metal::all(loop_bound_21 == uint2(0u))) { break; }
         loop_bound_21 -= uint2(loop_bound_21.y == 0u, 1u);
         if (!loop_init_21) {
-            uint _e321 = i_1;
-            i_1 = _e321 + WG;
+            uint _e334 = i_1;
+            i_1 = _e334 + WG;
         }
         loop_init_21 = false;
-        uint _e286 = i_1;
-        if (_e286 < 128u) {
+        uint _e298 = i_1;
+        if (_e298 < 128u) {
         } else {
             break;
         }
         {
-            uint _e289 = i_1;
-            uint h_5 = naga_div(_e289, q_DIM);
-            uint _e292 = i_1;
-            uint d_5 = naga_mod(_e292, q_DIM);
-            metal::float3 _e295 = merged(h_5, d_5, part_largest, part_sum, part_mix);
-            x = _e295.x / _e295.y;
+            uint _e301 = i_1;
+            uint h_5 = naga_div(_e301, q_DIM);
+            uint _e304 = i_1;
+            uint d_5 = naga_mod(_e304, q_DIM);
+            metal::float3 _e307 = merged(h_5, d_5, part_largest, part_sum, part_mix);
+            x = _e307.x / _e307.y;
             if (is_shared) {
-                float _e300 = met(which_2, h_5, d_5, splits);
-                x = _e300;
+                float _e312 = met(place, h_5, d_5, splits);
+                x = _e312;
+            }
+            if (h_5 < made_before) {
+                continue;
             }
             if (GATE) {
-                float _e302 = x;
-                float _e311 = joint_at(((((which_2 + h_5) * 2u) * q_DIM) + q_DIM) + d_5, q_x, _buffer_sizes);
-                float _e312 = sigmoid(_e311);
-                x = _e302 * _e312;
+                float _e315 = x;
+                float _e324 = joint_at(((((which_2 + h_5) * 2u) * q_DIM) + q_DIM) + d_5, q_x, _buffer_sizes);
+                float _e325 = sigmoid(_e324);
+                x = _e315 * _e325;
             }
-            uint _e317 = i_1;
-            float _e320 = x;
-            y[(which_2 * q_DIM) + _e317] = _e320;
+            uint _e330 = i_1;
+            float _e333 = x;
+            y[(which_2 * q_DIM) + _e330] = _e333;
         }
     }
     return;

@@ -51,7 +51,7 @@ fn memory() -> Result<(), Failed> {
     let (loaded, reports) = engine(o, 256, DType::F16);
     let why = loaded.err().ok_or("it was loaded")?.to_string();
     let numbers: Vec<f64> = why.split(' ').filter_map(|word| word.parse().ok()).collect();
-    let [weights, caches, more, have] = numbers[..] else { return Err(why.into()) };
+    let [weights, caches, more, have, ..] = numbers[..] else { return Err(why.into()) };
     if reports > 0 || have != HAVE as f64 / 1e6 || ((weights + caches - have) - more).abs() > 0.025 {
         return Err(format!("{reports} reports, {why}").into());
     }
