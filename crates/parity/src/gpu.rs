@@ -11,7 +11,7 @@ use onetrip_core::graph::{Graph, Source};
 use onetrip_core::ops::{Case, Code, Compute, Op, RowClass, Target, Text, WgslCaps};
 use onetrip_core::plan::{Layouts, Plan, lower};
 use onetrip_core::selftest::{Verdict, case_plan, on_target, run_case};
-use onetrip_core::tensor::Role;
+use onetrip_core::tensor::{Role, Sig};
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
@@ -24,6 +24,9 @@ pub(crate) static TINY: &[u8] = include_bytes!("../../../assets/tiny.gguf");
 
 /// Operations of a case that is large for a processor that plays the GPU.
 const LARGE: u64 = 4_000_000;
+
+/// Shards of a weight that cases are run with.
+const MOST_SHARDS: usize = 3;
 
 /// A device, opened once; the error says why there is none.
 type Opened = Result<Mutex<GpuDevice>, String>;
@@ -166,7 +169,7 @@ fn texts(case: &Case, target: Target) -> Result<Vec<Arc<Text>>, Failed> {
 /// out large ones whose kernels a smaller one has run already. `others`: only kernels that this adapter does not run
 /// otherwise, each once.
 fn cases(device: &mut GpuDevice, op: &str, others: bool) -> Result<(), Failed> {
-    let mut wrong = vec![];
+    let (mut wrong, mut in_shards) = (vec![], 0);
     let mut seen: HashSet<Arc<Text>> = HashSet::new();
     let seeds = if device.is_software() || others { 1 } else { 2 };
     for (name, cases) in Op::all_cases().into_iter().filter(|(name, _)| *name == op) {
@@ -177,6 +180,13 @@ fn cases(device: &mut GpuDevice, op: &str, others: bool) -> Result<(), Failed> {
             }
         }
         for case in &cases {
+            // A processor compiles a kernel over many shards for minutes.
+            let limit = device.target().binding_bytes();
+            let shards = |sig: &Sig| on_target(sig, device.target(), case.compute).shards(limit).len();
+            let most = case.ins.iter().map(shards).max().unwrap_or(1);
+            if most > MOST_SHARDS {
+                continue;
+            }
             let known = seen.len();
             seen.extend(texts(case, device.target())?);
             let is_new = seen.len() > known;
@@ -187,6 +197,7 @@ fn cases(device: &mut GpuDevice, op: &str, others: bool) -> Result<(), Failed> {
             if !is_new && (others || is_large) {
                 continue;
             }
+            in_shards += (most > 1) as usize;
             for seed in 1..=seeds {
                 let result = run_case(device, name, case, seed);
                 match result.verdict {
@@ -198,6 +209,9 @@ fn cases(device: &mut GpuDevice, op: &str, others: bool) -> Result<(), Failed> {
                 }
             }
         }
+    }
+    if device.target().binding_bytes() < 1 << 20 && in_shards == 0 {
+        wrong.push("no case had a weight in shards".into());
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
 }
