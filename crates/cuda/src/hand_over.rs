@@ -84,10 +84,8 @@ impl CudaDevice {
                 continue;
             }
             let Some((kernel, text)) = &r.kernels[*n] else { continue };
-            let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX);
-            if groups == 0 {
-                continue;
-            }
+            // A row without work is handed over like any other: its group finds nothing to do.
+            let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX).max(1);
             let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
             // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
             let dependent = self.properties.sm >= 90 && event.is_none() && !is_first && !self.options.serial;

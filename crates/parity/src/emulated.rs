@@ -211,7 +211,7 @@ impl Device for Emulated {
             // the plan says, which is what this device tests.
             unsafe {
                 let launch = library.get::<Launch>(b"launch").map_err(|e| DeviceError::Batch(e.to_string()))?;
-                launch(args.as_ptr(), d.grid.eval(batch.bind()) as u32, text.workgroup, text.shared);
+                launch(args.as_ptr(), d.grid.eval(batch.bind()).max(1) as u32, text.workgroup, text.shared);
             }
             self.counts.dispatches += 1;
             if self.zeros.as_ref().iter().any(|b| *b != 0) {
