@@ -119,7 +119,7 @@ fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     if shared > caps(site).shared as usize {
         return Lowering::Gap("heads of this size do not fit shared memory");
     }
-    unit.shared(shared).part(HEADS).part(include_str!("kernel.cu"));
+    unit.shared(shared).part(HEADS).part(include_str!("own.cu")).part(include_str!("kernel.cu"));
     let scratch = vec![Expr::T * (op.heads * splits * (op.dim + 4) * 4)];
     let step = unit.step(format!("attention/rows.{}", form(op)), Expr::T * (blocks * splits), op.cost(site));
     Lowering::Steps { steps: vec![step], scratch }
@@ -143,7 +143,7 @@ fn rows_f16(op: &Attention, site: &Site, cache: &str) -> Lowering {
     let queries = op.dim.div_ceil(32) * 2 * 32 * 16;
     let heads = together * (op.dim + 4 + threads / 32 * (op.dim + 2)).next_multiple_of(4);
     unit.shared(queries + 4 * (heads + pairs.next_multiple_of(4)) + own);
-    unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("rows.cu"));
+    unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("own.cu")).part(include_str!("rows.cu"));
     let scratch = vec![Expr::T * (op.heads * clusters * (op.dim + 4) * 4)];
     let grid = Expr::T * (blocks * clusters * cluster);
     let step = unit.step(format!("attention/rows.{}", form(op)), grid, op.cost(site));

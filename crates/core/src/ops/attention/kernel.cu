@@ -115,27 +115,7 @@ KERNEL {
         }
     }
     if (WRITE) {
-        // The last warps first: the first ones have the queries.
-        const u32 begin = max(from, own), n = begin < to ? to - begin : 0;
-        for (u32 task = WARPS - 1 - warp; task < 2 * n; task += WARPS) {
-            const u32 at = begin + task / 2;
-            const size_t source = ((size_t)(row + at - pos) * KV_HEADS + kv) * DIM;
-            const bool keeps = at == pos && head0 % (HEADS / KV_HEADS) == 0;
-            if (task % 2 == 0) {
-                const float* x = K_IN + source;
-                if (ROTATE_K) {
-                    float* head = room + warp * DIM;
-                    rotate_head<DIM, K_PAIRS, K_NEOX>(batch, K_TABLE, row + at - pos, x, K_NORM_WEIGHT, K_NORM_EPS, head);
-                    x = head;
-                }
-                KeyRow::store(x, own_k + (at - own) * KeyRow::BYTES);
-                if (keeps) KeyRow::store(x, (u8*)KEYS + cache_at(batch, seq, pos, KV_HEADS, kv, KeyRow::BYTES));
-            } else {
-                ValueRow::store(V_IN + source, own_v + (at - own) * ValueRow::BYTES);
-                if (keeps) ValueRow::store(V_IN + source, (u8*)VALUES + cache_at(batch, seq, pos, KV_HEADS, kv, ValueRow::BYTES));
-            }
-            __syncwarp();
-        }
+        write_own<KeyRow, ValueRow>(A, batch, turns, room + warp * DIM, own_k, own_v, {row, seq, pos, kv, own, max(from, own), to, head0 % (HEADS / KV_HEADS) == 0});
     }
     __syncthreads();
 

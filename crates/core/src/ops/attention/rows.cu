@@ -148,29 +148,7 @@ KERNEL {
         }
     }
     if (WRITE) {
-        // The last warps first: the first ones have the queries.
-        const u32 begin = max(from, own), n = begin < to ? to - begin : 0;
-        for (u32 task = WARPS - 1 - warp; task < 2 * n; task += WARPS) {
-            const u32 at = begin + task / 2;
-            const size_t source = ((size_t)(row + at - pos) * KV_HEADS + kv) * DIM;
-            const bool keeps = at == pos && head0 % (HEADS / KV_HEADS) == 0;
-            if (task % 2 == 0) {
-                const float* x = K_IN + source;
-                if (ROTATE_K) {
-                    const bool same = ROTATE_Q && K_TABLE == Q_TABLE && K_PAIRS == Q_PAIRS && at == pos;
-                    const float* angles = same ? turns : batch.turns(K_TABLE, row + at - pos, K_PAIRS);
-                    float* head = room + warp * HEAD_LINE;
-                    turn_head<DIM, K_PAIRS, K_NEOX>(angles, x, K_NORM_WEIGHT, K_NORM_EPS, head);
-                    x = head;
-                }
-                Row::store(x, own_k + (at - own) * Row::BYTES);
-                if (keeps) Row::store(x, (u8*)KEYS + cache_at(batch, seq, pos, KV_HEADS, kv, Row::BYTES));
-            } else {
-                Row::store(V_IN + source, own_v + (at - own) * Row::BYTES);
-                if (keeps) Row::store(V_IN + source, (u8*)VALUES + cache_at(batch, seq, pos, KV_HEADS, kv, Row::BYTES));
-            }
-            __syncwarp();
-        }
+        write_own<Row, Row>(A, batch, turns, room + warp * HEAD_LINE, own_k, own_v, {row, seq, pos, kv, own, max(from, own), to, head0 % (HEADS / KV_HEADS) == 0});
     }
     __syncthreads();
     for (u32 i = threadIdx.x; i < KB * 2 * 32; i += THREADS) {

@@ -1,0 +1,35 @@
+// Keys and values of this step, rounded as the cache rounds them, for a block that attends to them: in shared memory, and
+// from the block that keeps them also in the cache. Nobody reads from the cache what the same launch writes.
+
+// What is made: positions `begin` .. `end` of a sequence whose cache ends at `own`, for the token `row` at `pos`.
+struct Own {
+    u32 row, seq, pos, kv, own, begin, end;
+    bool keeps;
+};
+
+// `turns`: the angles of the token's query, where it is rotated; `head`: room of the warp for one head.
+template <class KeyRow, class ValueRow>
+DEVICE void write_own(const Args& A, const Batch& batch, const float* turns, float* head, u8* own_k, u8* own_v, const Own o) {
+    const u32 n = o.begin < o.end ? o.end - o.begin : 0;
+    // The last warps first: the first ones have the queries.
+    for (u32 task = WARPS - 1 - warp_index(); task < 2 * n; task += WARPS) {
+        const u32 at = o.begin + task / 2, token = o.row + at - o.pos;
+        const size_t source = ((size_t)token * KV_HEADS + o.kv) * DIM;
+        const bool keeps = at == o.pos && o.keeps;
+        if (task % 2 == 0) {
+            const float* x = K_IN + source;
+            if (ROTATE_K) {
+                const bool same = ROTATE_Q && K_TABLE == Q_TABLE && K_PAIRS == Q_PAIRS && at == o.pos;
+                const float* angles = same ? turns : batch.turns(K_TABLE, token, K_PAIRS);
+                turn_head<DIM, K_PAIRS, K_NEOX>(angles, x, K_NORM_WEIGHT, K_NORM_EPS, head);
+                x = head;
+            }
+            KeyRow::store(x, own_k + (at - o.own) * KeyRow::BYTES);
+            if (keeps) KeyRow::store(x, (u8*)KEYS + cache_at(batch, o.seq, o.pos, KV_HEADS, o.kv, KeyRow::BYTES));
+        } else {
+            ValueRow::store(V_IN + source, own_v + (at - o.own) * ValueRow::BYTES);
+            if (keeps) ValueRow::store(V_IN + source, (u8*)VALUES + cache_at(batch, o.seq, o.pos, KV_HEADS, o.kv, ValueRow::BYTES));
+        }
+        __syncwarp();
+    }
+}
