@@ -41,7 +41,8 @@ struct Three { u32 x, y, z; };
 static Three threadIdx, blockIdx, blockDim, gridDim;
 static uint4* emulated_shared;
 
-// Fibers: one for each thread of the largest block of a launch. The one that must wait hands over to the next that need not.
+// Fibers: one for each thread of a block. The one that must wait hands over to the next that need not, from the first thread
+// to the last in one block and from the last to the first in another: what one order hides of a lost barrier the other shows.
 struct Barrier {
     u32 round, arrived, live;
     void begin(u32 threads) { round = arrived = 0, live = threads; }
@@ -59,7 +60,7 @@ static jmp_buf fibers[MOST_THREADS], launcher;
 static Wait waits[MOST_THREADS];
 static const Barrier ended = {};  // where fibers wait that have run: its round is never over
 static Barrier block_barrier, warp_barriers[MOST_THREADS / 32];
-static u32 current, running;
+static u32 current, running, stride;
 static void (*emulated_body)();
 
 [[noreturn]] static void wrong(const char* what) {
@@ -69,7 +70,7 @@ static void (*emulated_body)();
 [[noreturn]] HOT static void run_next() {
     const u32 threads = blockDim.x;
     for (u32 n = 0; n < threads; n++) {
-        if (++current == threads) current = 0;
+        current = (current + stride) % threads;
         const Wait& wait = waits[current];
         if (wait.at && wait.at->round == wait.round) continue;
         threadIdx.x = current;
@@ -125,16 +126,16 @@ struct Copy { void* to; const void* from; u32 bytes, group; };
 static const u32 MOST_COPIES = 256;
 static Copy copies[MOST_THREADS][MOST_COPIES];
 static u32 copy_count[MOST_THREADS], copy_group[MOST_THREADS];
-static void run_block() {
+static void run_block(bool is_backwards) {
     const u32 threads = blockDim.x;
     block_barrier.begin(threads);
     for (u32 w = 0; w < threads / 32; w++) warp_barriers[w].begin(32);
     for (u32 i = 0; i < threads; i++) waits[i].at = nullptr, copy_count[i] = copy_group[i] = 0;
-    running = threads, current = threads - 1;
+    running = threads, stride = is_backwards ? threads - 1 : 1, current = is_backwards ? 0 : threads - 1;
     if (_setjmp(launcher) == 0) run_next();
 }
-// Runs a kernel: blocks one after the other, with shared memory that holds nothing of use.
-static void launch(void (*body)(), u32 groups, u32 threads, u32 shared, char* stacks) {
+// Runs a kernel for the `time`th time: blocks one after the other, with shared memory that holds nothing of use.
+static void launch(void (*body)(), u32 time, u32 groups, u32 threads, u32 shared, char* stacks) {
     if (threads > MOST_THREADS || threads % 32 != 0) wrong("a block of a kernel is not of whole warps, or has too many");
     emulated_body = body;
     gridDim = {groups, 1, 1}, blockDim = {threads, 1, 1}, threadIdx = {0, 0, 0};
@@ -143,7 +144,7 @@ static void launch(void (*body)(), u32 groups, u32 threads, u32 shared, char* st
     for (u32 g = 0; g < groups; g++) {
         std::memset((void*)emulated_shared, 255, (shared / 16 + 1) * 16);
         blockIdx = {g, 0, 0};
-        run_block();
+        run_block((time + g) % 2 == 1);
     }
     std::free(emulated_shared);
     for (u32 i = 0; i < threads; i++) if (stack_end(stacks, i) != FREE) wrong("a thread of a kernel needs more than its stack");

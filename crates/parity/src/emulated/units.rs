@@ -174,7 +174,7 @@ fn source(texts: &[Arc<Text>]) -> String {
             out,
             "static void** emulated_args;\nstatic void emulated_call() {{ {}({}); }}\n\
              extern \"C\" void launch_{n}(void** args, u32 groups, char* stacks) {{\n\
-             emulated_args = args, ::launch(emulated_call, groups, {}, {}, stacks);\n}}\n}}",
+             static u32 time;\nemulated_args = args, ::launch(emulated_call, time++, groups, {}, {}, stacks);\n}}\n}}",
             text.entry,
             args.join(", "),
             text.workgroup,
