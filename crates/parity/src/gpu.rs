@@ -1,6 +1,6 @@
 //! The wgpu device on whatever adapter this machine has (CI: Vulkan in software), and its kernels without any.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Completion, Failed, Trial};
@@ -28,13 +28,17 @@ const LARGE: u64 = 4_000_000;
 /// Shards of a weight that cases are run with.
 const MOST_SHARDS: usize = 3;
 
-/// A device, opened once; the error says why there is none.
-type Opened = Result<Mutex<GpuDevice>, String>;
+/// A device, opened once; the error says why there is none. A processor that plays the GPU compiles a kernel on one thread,
+/// which takes most of the time of the tests: it is opened twice, for two threads.
+type Opened = Result<Vec<Mutex<GpuDevice>>, String>;
 
 type Open = fn() -> &'static Opened;
 
 fn open(options: onetrip_gpu::Options) -> Opened {
-    GpuDevice::open(&options).map(Mutex::new).map_err(|e| e.to_string())
+    let device = || GpuDevice::open(&options).map_err(|e| e.to_string());
+    let first = device()?;
+    let second = first.is_software().then(device).transpose()?;
+    Ok([first].into_iter().chain(second).map(Mutex::new).collect())
 }
 
 fn device() -> &'static Opened {
@@ -75,10 +79,7 @@ pub fn tests() -> Vec<Trial> {
         for (name, device, others) in devices.into_iter().take(if has_matrices { 4 } else { 2 }) {
             tests.push(Trial::ignorable_test(format!("op/{op}/{name}"), move || match device() {
                 Err(why) => Ok(Completion::ignored_with(format!("not run: {why}"))),
-                Ok(device) => {
-                    let mut device = device.lock().unwrap_or_else(|e| e.into_inner());
-                    cases(&mut device, op, others).map(|()| Completion::Completed)
-                }
+                Ok(devices) => cases(devices, op, others).map(|()| Completion::Completed),
             }));
         }
     }
@@ -168,52 +169,67 @@ fn texts(case: &Case, target: Target) -> Result<Vec<Arc<Text>>, Failed> {
 /// All cases of an op. A processor that plays the GPU takes seconds for large ones: it runs each with one seed, and leaves
 /// out large ones whose kernels a smaller one has run already. `others`: only kernels that this adapter does not run
 /// otherwise, each once.
-fn cases(device: &mut GpuDevice, op: &str, others: bool) -> Result<(), Failed> {
-    let (mut wrong, mut in_shards) = (vec![], 0);
-    let mut seen: HashSet<Arc<Text>> = HashSet::new();
-    let seeds = if device.is_software() || others { 1 } else { 2 };
-    for (name, cases) in Op::all_cases().into_iter().filter(|(name, _)| *name == op) {
-        if others {
-            let usual = onetrip_gpu::adapters().first().map_or_else(WgslCaps::default, |a| a.caps);
-            for case in &cases {
-                seen.extend(texts(case, Target::Wgsl(usual))?);
-            }
-        }
-        for case in &cases {
-            // A processor compiles a kernel over many shards for minutes.
-            let limit = device.target().binding_bytes();
-            let shards = |sig: &Sig| on_target(sig, device.target(), case.compute).shards(limit).len();
-            let most = case.ins.iter().map(shards).max().unwrap_or(1);
-            if most > MOST_SHARDS {
-                continue;
-            }
-            let known = seen.len();
-            seen.extend(texts(case, device.target())?);
-            let is_new = seen.len() > known;
-            let at = case.batch;
-            let site_flops =
-                case_plan(case, device.target())?.dispatches.iter().map(|d| d.cost.flops.eval(at)).sum::<u64>();
-            let is_large = device.is_software() && site_flops > LARGE;
-            if !is_new && (others || is_large) {
-                continue;
-            }
-            in_shards += (most > 1) as usize;
-            for seed in 1..=seeds {
-                let result = run_case(device, name, case, seed);
-                match result.verdict {
-                    Verdict::Pass => {}
-                    Verdict::Gap(why) => wrong.push(format!("{}: no kernel: {why}", case.name)),
-                    Verdict::Fail(why) => {
-                        wrong.push(format!("{} (seed {seed}, {:?}): {why}", case.name, result.kernels))
-                    }
-                }
-            }
+fn cases(devices: &[Mutex<GpuDevice>], op: &str, others: bool) -> Result<(), Failed> {
+    let mut devices: Vec<_> = devices.iter().map(|d| d.lock().unwrap_or_else(|e| e.into_inner())).collect();
+    let (target, is_software) = (devices[0].target(), devices[0].is_software());
+    let all: Vec<_> = Op::all_cases().into_iter().filter(|(name, _)| *name == op).collect();
+    let all = || all.iter().flat_map(|(name, cases)| cases.iter().map(|case| (*name, case)));
+    // Kernels that have a device which runs all their cases, or which are not to be run.
+    let mut homes: HashMap<Arc<Text>, usize> = HashMap::new();
+    if others {
+        let usual = onetrip_gpu::adapters().first().map_or_else(WgslCaps::default, |a| a.caps);
+        for (_, case) in all() {
+            homes.extend(texts(case, Target::Wgsl(usual))?.into_iter().map(|text| (text, 0)));
         }
     }
-    if device.target().binding_bytes() < 1 << 20 && in_shards == 0 {
+    let (mut shares, mut in_shards, mut next) = (vec![vec![]; devices.len()], 0, 0);
+    for (name, case) in all() {
+        // A processor compiles a kernel over many shards for minutes.
+        let shards = |sig: &Sig| on_target(sig, target, case.compute).shards(target.binding_bytes()).len();
+        let most = case.ins.iter().map(shards).max().unwrap_or(1);
+        if most > MOST_SHARDS {
+            continue;
+        }
+        let texts = texts(case, target)?;
+        let is_new = texts.iter().any(|text| !homes.contains_key(text));
+        let flops = case_plan(case, target)?.dispatches.iter().map(|d| d.cost.flops.eval(case.batch)).sum::<u64>();
+        if !is_new && (others || is_software && flops > LARGE) {
+            continue;
+        }
+        let home = texts.iter().find_map(|text| homes.get(text)).copied().filter(|_| !is_new);
+        let home = home.unwrap_or_else(|| {
+            next += 1;
+            next % shares.len()
+        });
+        texts.into_iter().for_each(|text| _ = homes.entry(text).or_insert(home));
+        in_shards += (most > 1) as usize;
+        shares[home].push((name, case));
+    }
+    let seeds = if is_software || others { 1 } else { 2 };
+    let mut wrong: Vec<String> = std::thread::scope(|scope| {
+        let running: Vec<_> = std::iter::zip(devices.iter_mut().map(|d| &mut **d), &shares)
+            .map(|(device, share)| scope.spawn(|| wrong_of(device, share, seeds)))
+            .collect();
+        running.into_iter().flat_map(|r| r.join().unwrap_or_else(|_| vec!["a case panicked".into()])).collect()
+    });
+    if target.binding_bytes() < 1 << 20 && in_shards == 0 {
         wrong.push("no case had a weight in shards".into());
     }
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n").into()) }
+}
+
+/// What is wrong with some cases on a device.
+fn wrong_of(device: &mut GpuDevice, cases: &[(&'static str, &Case)], seeds: u64) -> Vec<String> {
+    let mut wrong = vec![];
+    for ((name, case), seed) in cases.iter().flat_map(|case| (1..=seeds).map(move |seed| (*case, seed))) {
+        let result = run_case(device, name, case, seed);
+        match result.verdict {
+            Verdict::Pass => {}
+            Verdict::Gap(why) => wrong.push(format!("{}: no kernel: {why}", case.name)),
+            Verdict::Fail(why) => wrong.push(format!("{} (seed {seed}, {:?}): {why}", case.name, result.kernels)),
+        }
+    }
+    wrong
 }
 
 /// Adapters whose kernels differ: without subgroups, with small ones, with NVIDIA's and what they can do, Apple's.
