@@ -173,12 +173,18 @@ DEVICE uint4 stream16(const void* p) {
     if ((uintptr_t)p % 16 != 0) std::fprintf(stderr, "a load of 16 bytes that is not aligned\n"), std::abort();
     uint4 v; std::memcpy(&v, p, 16); return v;
 }
+DEVICE uint4 stream16_line(const void* p) { return stream16(p); }
 DEVICE u16 stream2(const void* p) { u16 v; std::memcpy(&v, p, 2); return v; }
 DEVICE void fetch_line(const void*) {}
 
 DEVICE void cp_async16(void* shared, const void* global) {
     if (((uintptr_t)shared | (uintptr_t)global) % 16 != 0) std::fprintf(stderr, "a copy of 16 bytes that is not aligned\n"), std::abort();
     copies[current].push_back({shared, global, 16, copy_group[current]});
+}
+template <u32 BYTES> DEVICE void cp_async_or_zero(void* shared, const void* global, bool is_there) {
+    static const uint4 zero = {0, 0, 0, 0};
+    if (((uintptr_t)shared | (uintptr_t)global) % BYTES != 0) std::fprintf(stderr, "a copy of %u bytes that is not aligned\n", BYTES), std::abort();
+    copies[current].push_back({shared, is_there ? global : &zero, BYTES, copy_group[current]});
 }
 DEVICE void cp_async4(void* shared, const void* global) {
     if (((uintptr_t)shared | (uintptr_t)global) % 4 != 0) std::fprintf(stderr, "a copy of 4 bytes that is not aligned\n"), std::abort();
@@ -190,6 +196,14 @@ template <u32 N> DEVICE void cp_async_wait() {
     auto there = [](const Copy& c) { return c.group + N < copy_group[current]; };
     for (const Copy& c : mine) if (there(c)) std::memcpy(c.to, c.from, c.bytes);
     mine.erase(std::remove_if(mine.begin(), mine.end(), there), mine.end());
+}
+
+// f16 has 11 bits and f32 24: sums, products and products with a sum of two f16 are rounded once.
+template <class F> DEVICE u32 of_pairs(F number) { return to_f16(number(0)) | (u32)to_f16(number(16)) << 16; }
+DEVICE u32 sub_pairs(u32 a, u32 b) { return of_pairs([&](u32 s) { return from_f16((u16)(a >> s)) - from_f16((u16)(b >> s)); }); }
+DEVICE u32 mul_pairs(u32 a, u32 b) { return of_pairs([&](u32 s) { return from_f16((u16)(a >> s)) * from_f16((u16)(b >> s)); }); }
+DEVICE u32 fma_pairs(u32 a, u32 b, u32 c) {
+    return of_pairs([&](u32 s) { return (float)((double)from_f16((u16)(a >> s)) * from_f16((u16)(b >> s)) + from_f16((u16)(c >> s))); });
 }
 
 static const u32* square_rows[64][32];

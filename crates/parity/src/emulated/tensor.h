@@ -58,3 +58,4 @@ static inline void cluster_wait() {}
 static inline void cluster_sync() {}
 static inline void cluster_leave() {}
 static inline float of_block(const float* p, u32) { return *p; }
+static inline float4 four_of_block(const float* p, u32) { return *(const float4*)p; }

@@ -196,6 +196,14 @@ impl OpDef for Matmul {
             cases.push(Case::new(format!("odd width, {class}"), Matmul::plain(), odd, b).within(2e-5));
         }
         cases.extend(many_rows());
+        // Long rows of codes past a dozen rows and past more than a tile of tokens: columns in several shares, and all forms.
+        for (dtype, t) in [(DType::Q4_0, 20), (DType::Q6_K, 50), (DType::Q8_0, 50), (DType::Q4_1, 16)] {
+            let ins = vec![x(1280), Sig::weight(70, 1280, dtype)];
+            cases.push(
+                Case::new(format!("{}, 1280 columns, {t} rows", dtype.name()), Matmul::plain(), ins, (t, 2, t))
+                    .within(2e-5),
+            );
+        }
         // So many numbers that few rows have a kernel of their own: floats, offsets, groups of 16.
         for dtype in [DType::F16, DType::Q4_1, DType::Q6_K] {
             let ins = vec![x(256), Sig::weight(2053, 256, dtype)];
