@@ -1,36 +1,41 @@
 //! CUDA kernels on the processor: a device that compiles their text as C++ and runs a block's threads as fibers. It finds
 //! wrong indices, lost barriers and wrong arithmetic on machines without a GPU; it says nothing about speed.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::path::Path;
-use std::process::Command;
 use std::sync::Arc;
 
-use libloading::Library;
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::batch::StepBatch;
 use onetrip_core::cpu_mem::AlignedBytes;
-use onetrip_core::cuda::{MACHINE, TENSOR};
+use onetrip_core::cuda::MACHINE;
 use onetrip_core::device::{Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData};
 use onetrip_core::formats::DType;
-use onetrip_core::ops::{Case, Code, Compute, CudaCaps, Gemm, Op, Target, Text};
+use onetrip_core::ops::{Access, Case, Code, Compute, CudaCaps, Gemm, Op, Target, Text};
 use onetrip_core::plan::{BufRef, Plan};
+use onetrip_core::selftest::case_plan;
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions};
 use onetrip_engine::step::Engine;
 
 use crate::harness::{CHUNK, Options, exceeds, forced, load, root_mean_square, sequences};
 
+mod units;
+
+use units::{Kernel, STACKS};
+
 /// Guard bytes behind each slot in tests, and what they and the slots are filled with: four of it are a NaN.
 const GUARD: usize = 256;
 const POISON: u8 = 0xff;
 
-type Launch = unsafe extern "C" fn(*const *mut u8, u32, u32, u32);
+/// A plan with the kernel of each dispatch that has one, or why it did not compile.
+struct Recorded {
+    plan: Arc<Plan>,
+    kernels: Vec<Option<Result<Arc<Kernel>, String>>>,
+}
 
 /// The device.
 pub struct Emulated {
-    folder: tempfile::TempDir,
-    kernels: HashMap<Text, Library>,
     caps: CudaCaps,
     weights: Vec<AlignedBytes>,
     states: Vec<AlignedBytes>,
@@ -38,7 +43,9 @@ pub struct Emulated {
     offsets: Vec<(usize, usize)>,
     feed: AlignedBytes,
     zeros: AlignedBytes,
-    plan: Option<Arc<Plan>>,
+    /// Stacks of a kernel's threads: most are never touched.
+    stacks: Vec<u8>,
+    recorded: Option<Recorded>,
     runs: u64,
     /// The last runs and their outputs: this device keeps them as those do that run ahead.
     kept: VecDeque<(u64, Vec<AlignedBytes>)>,
@@ -48,10 +55,7 @@ pub struct Emulated {
 impl Emulated {
     /// A device; none where there is no C++ compiler.
     pub fn new() -> Option<Emulated> {
-        Command::new("g++").arg("--version").output().ok().filter(|o| o.status.success())?;
-        Some(Emulated {
-            folder: tempfile::tempdir().ok()?,
-            kernels: HashMap::new(),
+        units::has_compiler().then(|| Emulated {
             // Blocks run one after the other: no clusters, which came with 9.0.
             caps: CudaCaps { lt: false, sm: 80, ..CudaCaps::default() },
             weights: vec![],
@@ -60,60 +64,12 @@ impl Emulated {
             offsets: vec![],
             feed: AlignedBytes::zeroed(1 << 12),
             zeros: AlignedBytes::zeroed(1 << 16),
-            plan: None,
+            stacks: vec![0; STACKS],
+            recorded: None,
             runs: 0,
             kept: VecDeque::new(),
             counts: Counts::default(),
         })
-    }
-
-    fn compile(&mut self, text: &Text) -> Result<(), DeviceError> {
-        if self.kernels.contains_key(text) {
-            return Ok(());
-        }
-        let path = self.folder.path().join(format!("{}.cpp", self.kernels.len()));
-        let args: Vec<String> = (0..text.access.len()).map(|i| format!("emulated_args[{i}]")).collect();
-        let source = text
-            .source
-            .replace(MACHINE, "")
-            .replace(TENSOR, include_str!("emulated/tensor.h"))
-            .replace("extern __shared__ uint4 dynamic[];", "uint4* dynamic = emulated_shared;");
-        let source = format!(
-            "{}\n{source}\nstatic void** emulated_args;\nstatic void emulated_call() {{ {}({}); }}\n\
-             extern \"C\" void launch(void** args, u32 groups, u32 threads, u32 shared) {{\n\
-             emulated_args = args; emulated_body = emulated_call;\n\
-             std::vector<uint4> room(shared / 16 + 1); emulated_shared = room.data();\n\
-             gridDim = {{groups, 1, 1}}; blockDim = {{threads, 1, 1}};\n\
-             for (u32 g = 0; g < groups; g++) {{ std::memset(room.data(), 255, room.size() * 16); blockIdx = {{g, 0, 0}}; \
-             run_block(threads); }}\n}}\n",
-            include_str!("emulated/machine.h"),
-            text.entry,
-            args.join(", ")
-        );
-        let failed = |why: String| DeviceError::Failed { device: "emulated".into(), at: String::new(), why };
-        std::fs::write(&path, source).map_err(|e| failed(e.to_string()))?;
-        let so = path.with_extension("so");
-        let flags = [
-            "-std=c++17",
-            "-O1",
-            "-march=native",
-            "-ffp-contract=off",
-            "-fPIC",
-            "-shared",
-            "-w",
-            "-fno-strict-aliasing",
-            // Libraries that run side by side have nothing in common.
-            "-fno-gnu-unique",
-            "-o",
-        ];
-        let made = Command::new("g++").args(flags).arg(&so).arg(&path).output().map_err(|e| failed(e.to_string()))?;
-        if !made.status.success() {
-            return Err(failed(format!("{}: {}", text.entry, String::from_utf8_lossy(&made.stderr))));
-        }
-        // SAFETY: the library was made of the text above and runs nothing when it is opened.
-        let library = unsafe { Library::new(&so) }.map_err(|e| failed(e.to_string()))?;
-        self.kernels.insert(text.clone(), library);
-        Ok(())
     }
 
     fn place_slots(&mut self, plan: &Plan, batch: &StepBatch) {
@@ -152,25 +108,29 @@ impl Device for Emulated {
     }
 
     fn begin(&mut self, plan: &Arc<Plan>) {
-        self.plan = Some(plan.clone());
+        // All at once: side by side they cost a fraction.
+        let mut compiled = units::compile(&units::texts(plan).cloned().collect::<Vec<_>>()).into_iter();
+        let has_text = |code: &Option<Code>| matches!(code, Some(Code::Text(_)));
+        let kernels = plan.dispatches.iter().map(|d| has_text(&d.code).then(|| compiled.next()).flatten()).collect();
+        self.recorded = Some(Recorded { plan: plan.clone(), kernels });
     }
 
     fn encode(&mut self, n: usize) -> Result<(), DeviceError> {
-        let Some(plan) = self.plan.clone() else { return Ok(()) };
-        let d = &plan.dispatches[n];
-        if let Some(why) = d.gap {
-            return Err(DeviceError::Gap { n, name: d.name.clone(), device: "emulated".into(), why });
-        }
-        match &d.code {
-            Some(Code::Text(text)) => self.compile(text),
-            _ => Ok(()),
+        let Some(Recorded { plan, kernels }) = &self.recorded else { return Ok(()) };
+        let (d, device) = (&plan.dispatches[n], || "emulated".to_owned());
+        match (d.gap, &kernels[n]) {
+            (Some(why), _) => Err(DeviceError::Gap { n, name: d.name.clone(), device: device(), why }),
+            (None, Some(Err(why))) => {
+                Err(DeviceError::Failed { device: device(), at: format!(" at {}", d.name), why: why.clone() })
+            }
+            (None, _) => Ok(()),
         }
     }
 
     fn stamp(&mut self) {}
 
     fn finish(&mut self) -> Recording {
-        Recording(Box::new(self.plan.take()))
+        Recording(Box::new(self.recorded.take()))
     }
 
     fn set_hand_over(&mut self, _: HandOver) -> Result<(), DeviceError> {
@@ -178,12 +138,12 @@ impl Device for Emulated {
     }
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
-        let Some(Some(plan)) = recording.0.downcast_ref::<Option<Arc<Plan>>>() else {
+        let Some(Some(Recorded { plan, kernels })) = recording.0.downcast_ref::<Option<Recorded>>() else {
             return Err(DeviceError::Batch("the recording is not one of this device".into()));
         };
         self.place_slots(plan, batch);
         let mut words = AlignedBytes::copy_of(bytemuck::cast_slice(&batch.words()));
-        for d in &plan.dispatches {
+        for (d, kernel) in plan.dispatches.iter().zip(kernels) {
             let args: Vec<*mut u8> = d
                 .args
                 .iter()
@@ -196,22 +156,17 @@ impl Device for Emulated {
                     BufRef::Zeros => self.zeros.as_mut().as_mut_ptr(),
                 })
                 .collect();
-            let text = match &d.code {
-                Some(Code::Text(text)) => text,
-                Some(Code::Library(g)) => {
+            match (&d.code, kernel) {
+                (Some(Code::Library(g)), _) => {
                     // SAFETY: operands are alive and as large as the plan says.
                     unsafe { product(g, g.m.eval(batch.bind()) as usize, &args) };
-                    self.counts.dispatches += 1;
-                    continue;
+                }
+                (_, Some(Ok(kernel))) => {
+                    let groups = d.grid.eval(batch.bind()).max(1) as u32;
+                    // SAFETY: operands are alive and as large as the plan says, which is what this device tests.
+                    unsafe { kernel.launch(&args, groups, self.stacks.as_mut_ptr()) };
                 }
                 _ => continue,
-            };
-            let library = &self.kernels[&**text];
-            // SAFETY: `launch` has this signature in every library made by `compile`; operands are alive and as large as
-            // the plan says, which is what this device tests.
-            unsafe {
-                let launch = library.get::<Launch>(b"launch").map_err(|e| DeviceError::Batch(e.to_string()))?;
-                launch(args.as_ptr(), d.grid.eval(batch.bind()).max(1) as u32, text.workgroup, text.shared);
             }
             self.counts.dispatches += 1;
             if self.zeros.as_ref().iter().any(|b| *b != 0) {
@@ -323,6 +278,8 @@ pub fn tests() -> Vec<Trial> {
     tests.push(Trial::test("emulated/tiny answers as on the CPU", || whole(&tiny()?)).with_ignored_flag(ignored));
     let library = || cases("matmul", true);
     tests.push(Trial::test("op/matmul/cuda-emulated with a library", library).with_ignored_flag(ignored));
+    let name = "emulated/a kernel that is no C++ is named, and those beside it run";
+    tests.push(Trial::test(name, beside_a_wrong_one).with_ignored_flag(ignored));
     let qwen35 = || whole(&crate::qwen35::small_gguf(DType::Q4_0)?);
     let ticks = || several_ticks(&tiny()?);
     let name = "emulated/several ticks a submission give the tokens of one by one";
@@ -331,14 +288,22 @@ pub fn tests() -> Vec<Trial> {
     tests
 }
 
-/// Cases of an op in two threads: compiling the kernels takes the time. With a library only those of more than 8 rows, which
-/// are all that may use it.
+/// Cases of an op in two threads, their kernels compiled before. With a library only those of more than 8 rows, which are
+/// all that may use it.
 fn cases(op: &str, library: bool) -> Result<(), Failed> {
-    let half = |half: usize| {
+    let device = || {
         let mut emulated = Emulated::new().ok_or("there is no C++ compiler (g++)")?;
         emulated.caps.lt = library;
-        let is_wanted = |n: usize, case: &Case| n % 2 == half && (!library || case.batch.t > 8);
-        crate::ops::some_cases(&mut emulated, op, 1, &is_wanted)
+        Ok::<_, Failed>(emulated)
+    };
+    let is_wanted = |case: &Case| !library || case.batch.t > 8;
+    let all = Op::all_cases().into_iter().filter(|(name, _)| *name == op).flat_map(|(_, cases)| cases);
+    // A case that has no plan says so when it is run.
+    let target = device()?.target();
+    let plans: Vec<Plan> = all.filter(is_wanted).filter_map(|case| case_plan(&case, target).ok()).collect();
+    units::compile(&plans.iter().flat_map(units::texts).cloned().collect::<Vec<_>>());
+    let half = |half: usize| {
+        crate::ops::some_cases(&mut device()?, op, 1, &|n: usize, case: &Case| n % 2 == half && is_wanted(case))
     };
     std::thread::scope(|scope| {
         let other = scope.spawn(|| half(1));
@@ -390,6 +355,34 @@ fn several_ticks(file: &[u8]) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Kernels of one name and one unit that write what each has defined, and between them one that does not compile.
+fn beside_a_wrong_one() -> Result<(), Failed> {
+    let text = |body: &str| {
+        let source = format!(
+            "{MACHINE}#define VALUE {body}\nextern \"C\" __global__ void fill_kernel(void* a0) {{\n\
+             __shared__ u32 room[32];\nroom[threadIdx.x] = VALUE;\n__syncthreads();\n\
+             ((u32*)a0)[threadIdx.x] = room[threadIdx.x ^ 31];\n}}\n"
+        );
+        Arc::new(Text { source, entry: "fill_kernel".into(), workgroup: 32, shared: 0, access: vec![Access::Write] })
+    };
+    let compiled = units::compile(&[text("threadIdx.x"), text("no_such_name"), text("threadIdx.x + 1000")]);
+    let mut stacks = vec![0; STACKS];
+    for (kernel, first) in [(&compiled[0], 31), (&compiled[2], 1031)] {
+        let mut out = [0u32; 32];
+        let kernel = kernel.as_ref().map_err(|why| format!("a kernel beside a wrong one does not compile: {why}"))?;
+        // SAFETY: the kernel writes a word for each of its threads.
+        unsafe { kernel.launch(&[out.as_mut_ptr().cast()], 1, stacks.as_mut_ptr()) };
+        if out.iter().ne((0..32).map(|i| first - i).collect::<Vec<u32>>().iter()) {
+            return Err(format!("a kernel wrote {out:?}").into());
+        }
+    }
+    match &compiled[1] {
+        Err(why) if why.contains("fill_kernel") && why.contains("no_such_name") => Ok(()),
+        Err(why) => Err(format!("neither the kernel nor what is wrong with it are named: {why}").into()),
+        Ok(_) => Err("a kernel that is no C++ compiled".into()),
+    }
 }
 
 /// A ragged batch of three texts, then steps of one token each, on the CPU and with the CUDA kernels.
