@@ -262,6 +262,12 @@ impl Gpu {
         check(unsafe { cu::cuMemsetD8Async(at, byte, bytes as usize, self.stream) }, || "filling memory".into())
     }
 
+    /// Copies within the device, in the order of the stream.
+    pub fn copy(&self, from: u64, to: u64, bytes: u64) -> Result<(), DriverError> {
+        // SAFETY: callers name memory that they own, as large as that.
+        check(unsafe { cu::cuMemcpyDtoDAsync_v2(to, from, bytes as usize, self.stream) }, || "copying a state".into())
+    }
+
     /// Copies to the device and waits.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.wait()?;

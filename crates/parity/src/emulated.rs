@@ -102,6 +102,9 @@ impl Emulated {
             "-shared",
             "-w",
             "-fno-strict-aliasing",
+            // A GPU takes no load that is not aligned; a processor would.
+            "-fsanitize=alignment",
+            "-fno-sanitize-recover=alignment",
             // Libraries that run side by side have nothing in common.
             "-fno-gnu-unique",
             "-o",
@@ -267,6 +270,12 @@ impl Device for Emulated {
 
     fn write_state(&mut self, index: usize, bytes: &[u8]) {
         self.states[index].as_mut().copy_from_slice(bytes);
+    }
+
+    fn copy_state(&mut self, from: usize, to: usize) {
+        if let Ok([from, to]) = self.states.get_disjoint_mut([from, to]) {
+            to.as_mut().copy_from_slice(from.as_ref());
+        }
     }
 
     fn set_guards(&mut self, _: bool) {}
