@@ -244,22 +244,25 @@ class Checks:
         def ends(what, args, code, words):
             """A command must end so, and say that."""
             have, out, err, took = self.run(f"faults-{what.replace(' ', '-')}", [self.binary, *args], env)
-            missing = [word for word in words if not re.search(word, err)]
+            missing = [word for word in words if not re.search(word, out + err)]
             said = (err.strip() or out.strip() or "nothing").splitlines()[-1]
             ok = have == code and not missing
             self.table.add("faults", f"{device} {what}", "pass" if ok else "FAIL", said[:160] if ok else f"exit code {have}: {said}", took)
 
-        # The kernel that chooses tokens is in every tick.
-        named = ((path, re.search(rb"\.text\.(\w*sample\w*)\0", path.read_bytes())) for path in sorted(cache.glob("*.cubin")))
-        path, entry = next(((path, found[1].decode()) for path, found in named if found), (None, None))
-        if path is None:
-            self.table.add("faults", device, "not run", "the cache has no machine code of `sample`")
+        # The kernel that chooses tokens is in every tick; and that of a case of the selftest.
+        copy = ["selftest", "--device", device, "--op", "copy"]
+        ends("a case", copy, 0, [])
+        (path, entry), (other, other_entry) = kernel(cache, "sample"), kernel(cache, "copy")
+        if path is None or other is None:
+            self.table.add("faults", device, "not run", "the cache has no machine code of `sample` or `copy`")
         else:
             kept = path.read_bytes()
-            bad, why = machine_code(f'extern "C" __global__ void {entry}() {{ *(volatile int*)16 = 1; }}')
-            if bad is None:
+            (bad, why), (bad_copy, _) = [machine_code(f'extern "C" __global__ void {name}() {{ *(volatile int*)16 = 1; }}') for name in (entry, other_entry)]
+            if bad is None or bad_copy is None:
                 self.table.add("faults", f"{device} a kernel that fails", "not run", why)
             else:
+                other.write_bytes(bad_copy)
+                ends("a case fails", copy, 1, ["ILLEGAL_ADDRESS"])
                 path.write_bytes(bad)
                 words = ["failed", "run again one launch at a time", r"at dispatch \d+ \(.*sample"]
                 for how in (["--commit", "replay"], ["--commit", "each"], ["--ticks-per-launch", "4"]):
@@ -288,6 +291,12 @@ class Checks:
                 bad = code != 0 and ("FAIL" in line or len(lines) == 1)
                 detail, seconds = detail.replace("FAIL ", ""), took / len(lines)
                 self.table.add("transformers", f"{on} {what}"[:33], "FAIL" if bad else "pass", detail, seconds)
+
+
+def kernel(cache, name):
+    """A file of the cache with machine code of a kernel that is called so, and its whole name."""
+    found = ((path, re.search(rb"\.text\.(\w*" + name.encode() + rb"\w*)\0", path.read_bytes())) for path in sorted(cache.glob("*.cubin")))
+    return next(((path, match[1].decode()) for path, match in found if match), (None, None))
 
 
 def machine_code(text):
