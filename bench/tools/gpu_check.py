@@ -233,15 +233,16 @@ class Checks:
     def faults(self, device):
         if not device.startswith("cuda"):
             return
-        cache = (self.log / "kernels-faults").resolve()
-        shutil.rmtree(cache, ignore_errors=True)
-        env = {"ONETRIP_CACHE": str(cache)}
+        cache, cache_of_case = [(self.log / f"kernels-{what}").resolve() for what in ("faults", "case")]
+        for folder in (cache, cache_of_case):
+            shutil.rmtree(folder, ignore_errors=True)
+        env, env_of_case = {"ONETRIP_CACHE": str(cache)}, {"ONETRIP_CACHE": str(cache_of_case)}
         args = ["run", "-m", "tiny", "--device", device, "--tokens", "5,6,7", "-n", "9", "--temperature", "0"]
         good, _, took, why = self.onetrip("faults-good", args, env)
         if good is None:
             return self.table.add("faults", device, "FAIL", why, took)
 
-        def ends(what, args, code, words):
+        def ends(what, args, code, words, env=env):
             """A command must end so, and say that."""
             have, out, err, took = self.run(f"faults-{what.replace(' ', '-')}", [self.binary, *args], env)
             missing = [word for word in words if not re.search(word, out + err)]
@@ -251,8 +252,8 @@ class Checks:
 
         # The kernel that chooses tokens is in every tick; and that of a case of the selftest.
         copy = ["selftest", "--device", device, "--op", "copy"]
-        ends("a case", copy, 0, [])
-        (path, entry), (other, other_entry) = kernel(cache, "sample"), kernel(cache, "copy")
+        ends("a case", copy, 0, [], env_of_case)
+        (path, entry), (other, other_entry) = kernel(cache, "sample"), kernel(cache_of_case, "copy")
         if path is None or other is None:
             self.table.add("faults", device, "not run", "the cache has no machine code of `sample` or `copy`")
         else:
@@ -262,7 +263,7 @@ class Checks:
                 self.table.add("faults", f"{device} a kernel that fails", "not run", why)
             else:
                 other.write_bytes(bad_copy)
-                ends("a case fails", copy, 1, ["ILLEGAL_ADDRESS"])
+                ends("a case fails", copy, 1, ["ILLEGAL_ADDRESS"], env_of_case)
                 path.write_bytes(bad)
                 words = ["failed", "run again one launch at a time", r"at dispatch \d+ \(.*sample"]
                 for how in (["--commit", "replay"], ["--commit", "each"], ["--ticks-per-launch", "4"]):
