@@ -55,6 +55,9 @@ impl Kind {
             | CUDA_ERROR_INVALID_PC
             | CUDA_ERROR_HARDWARE_STACK_ERROR
             | CUDA_ERROR_ASSERT
+            | CUDA_ERROR_CONTAINED
+            | CUDA_ERROR_EXTERNAL_DEVICE
+            | CUDA_ERROR_NVLINK_UNCORRECTABLE
             | CUDA_ERROR_ECC_UNCORRECTABLE => Kind::Fatal,
             _ => Kind::Other,
         }
