@@ -55,6 +55,9 @@ impl Kind {
             | CUDA_ERROR_INVALID_PC
             | CUDA_ERROR_HARDWARE_STACK_ERROR
             | CUDA_ERROR_ASSERT
+            | CUDA_ERROR_CONTAINED
+            | CUDA_ERROR_EXTERNAL_DEVICE
+            | CUDA_ERROR_NVLINK_UNCORRECTABLE
             | CUDA_ERROR_ECC_UNCORRECTABLE => Kind::Fatal,
             _ => Kind::Other,
         }
@@ -260,6 +263,12 @@ impl Gpu {
     pub fn fill(&self, at: u64, byte: u8, bytes: u64) -> Result<(), DriverError> {
         // SAFETY: callers name memory that they own.
         check(unsafe { cu::cuMemsetD8Async(at, byte, bytes as usize, self.stream) }, || "filling memory".into())
+    }
+
+    /// Copies within the device, in the order of the stream.
+    pub fn copy(&self, from: u64, to: u64, bytes: u64) -> Result<(), DriverError> {
+        // SAFETY: callers name memory that they own, as large as that.
+        check(unsafe { cu::cuMemcpyDtoDAsync_v2(to, from, bytes as usize, self.stream) }, || "copying a state".into())
     }
 
     /// Copies to the device and waits.

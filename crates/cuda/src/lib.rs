@@ -190,7 +190,16 @@ impl CudaDevice {
         for (text, code) in wanted.into_iter().zip(codes) {
             let failed = |why: String| DeviceError::Failed { device: self.name.clone(), at: String::new(), why };
             let code = code.map_err(|e| failed(e.to_string()))?;
-            let kernel = self.gpu.load(&code, &text.entry, text.shared).map_err(|e| failed(e.to_string()))?;
+            let load = |code: &[u8]| self.gpu.load(code, &text.entry, text.shared);
+            let kernel = match load(&code) {
+                // What was kept of it may be damaged.
+                Err(e) if e.kind == Kind::Other => {
+                    let code = self.compiler.compile_anew(&text.entry, &text.source);
+                    load(&code.map_err(|e| failed(e.to_string()))?)
+                }
+                loaded => loaded,
+            };
+            let kernel = kernel.map_err(|e| failed(e.to_string()))?;
             self.kernels.insert((**text).clone(), kernel);
         }
         Ok(())
@@ -471,6 +480,11 @@ impl Device for CudaDevice {
 
     fn write_state(&mut self, index: usize, bytes: &[u8]) {
         let _ = self.gpu.enter().and_then(|()| self.gpu.write(self.states[index].at, bytes));
+    }
+
+    fn copy_state(&mut self, from: usize, to: usize) {
+        let (from, to) = (&self.states[from], &self.states[to]);
+        let _ = self.gpu.enter().and_then(|()| self.gpu.copy(from.at, to.at, from.bytes.min(to.bytes)));
     }
 
     fn set_guards(&mut self, on: bool) {

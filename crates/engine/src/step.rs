@@ -58,6 +58,10 @@ struct Flight {
     running: Running,
 }
 
+/// Tokens of a step whose logits are all wanted, as a rule: those of 128 rows of a large vocabulary are 78 MB, of 512 they
+/// would be 311 MB.
+pub const LOGIT_ROWS: usize = 128;
+
 /// A loaded model on a device.
 pub struct Engine {
     model: Model,
@@ -74,6 +78,8 @@ pub struct Engine {
     context: usize,
     sequences: usize,
     top: usize,
+    /// Bytes of each of the model's states.
+    state_bytes: Vec<u64>,
 }
 
 impl Engine {
@@ -139,7 +145,20 @@ impl Engine {
         let (plans, scheduler) =
             (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));
         let (flights, launches, ticks, top) = (VecDeque::new(), 0, 1, 0);
-        Ok(Engine { model, device, plans, scheduler, flights, launches, ticks, vocabulary, context, sequences, top })
+        Ok(Engine {
+            model,
+            device,
+            plans,
+            scheduler,
+            flights,
+            launches,
+            ticks,
+            vocabulary,
+            context,
+            sequences,
+            top,
+            state_bytes: bytes,
+        })
     }
 
     /// The model.
@@ -305,8 +324,8 @@ impl Engine {
         }
     }
 
-    /// Logits after every token of a text, row by row: `each(index, logits)`.
-    pub fn logits(&mut self, ids: &[u32], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), StepError> {
+    /// Logits after every token of a text, row by row: `each(index, logits)`; `rows` tokens a step.
+    pub fn logits(&mut self, ids: &[u32], rows: usize, each: &mut dyn FnMut(usize, &[f32])) -> Result<(), StepError> {
         self.check_ids(ids)?;
         if ids.len() > self.context {
             let (n, c) = (ids.len(), self.context);
@@ -316,9 +335,8 @@ impl Engine {
         let seq = seq.ok_or_else(|| StepError::Input("all sequences are in use".into()))?;
         self.scheduler.set_tokens(seq, ids);
         let mut at = 0;
-        // Logits of 128 rows of a large vocabulary are 78 MB; of 512 they would be 311 MB.
         while at < ids.len() {
-            let Some(mut batch) = self.scheduler.next(128) else { break };
+            let Some(mut batch) = self.scheduler.next(rows) else { break };
             let out = self.run(&mut batch, Want::AllLogits)?;
             out.chunks_exact(self.vocabulary).enumerate().for_each(|(i, row)| each(at + i, row));
             at += batch.ids.len();

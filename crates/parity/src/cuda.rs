@@ -51,6 +51,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
         "kernels/a CUDA text that does not compile is named, with the compiler's words",
         refused,
     ));
+    tests.push(Trial::ignorable_test("kernels/CUDA code that was kept and is damaged is made anew", damaged));
     for model in MODELS {
         tests.push(Trial::test(format!("plans/cuda has a kernel for every row of {model}"), move || {
             model_plans(model, caps(90)).map(drop)
@@ -127,6 +128,26 @@ fn compile(sm: u32, plans: &[Plan]) -> Result<Completion, Failed> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     for made in compiler.compile_all(&sources, threads) {
         made?;
+    }
+    Ok(Completion::Completed)
+}
+
+/// A file of the cache that is damaged is used until the driver refuses it; then the kernel is made anew, and kept.
+fn damaged() -> Result<Completion, Failed> {
+    let folder = tempfile::tempdir()?;
+    let compiler = match Compiler::new(90, Some(folder.path().into()), &switch::cuda_libraries()) {
+        Ok(compiler) => compiler,
+        Err(e) => return Ok(Completion::ignored_with(format!("not run: {e}"))),
+    };
+    let (entry, text) = ("k", "extern \"C\" __global__ void k() {}");
+    let good = compiler.compile(entry, text, &[])?;
+    let kept: Vec<_> = std::fs::read_dir(folder.path())?.collect::<Result<_, _>>()?;
+    let [kept] = &kept[..] else { return Err(format!("{} files are kept of one kernel", kept.len()).into()) };
+    std::fs::write(kept.path(), "nonsense")?;
+    let used = compiler.compile(entry, text, &[])?;
+    let anew = compiler.compile_anew(entry, text)?;
+    if used != b"nonsense" || anew != good || std::fs::read(kept.path())? != good {
+        return Err("the cache is not used, or what was made anew is not kept".into());
     }
     Ok(Completion::Completed)
 }

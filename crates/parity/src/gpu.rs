@@ -83,8 +83,9 @@ pub fn tests() -> Vec<Trial> {
         }
     }
     type Test = fn() -> Result<(), Failed>;
-    let models: [(&str, Test); 3] = [
+    let models: [(&str, Test); 4] = [
         ("pages/qwen35/computes what the numpy implementation does (gpu)", crate::qwen35::numpy_on_gpu),
+        ("pages/qwen35/replays of a step begin from the same states (gpu)", crate::qwen35::replays_on_gpu),
         ("models/tiny/logits are those of the CPU (gpu)", tiny),
         ("models/tiny/logits are the same with every matrix in shards (gpu)", tiny_in_shards),
     ];

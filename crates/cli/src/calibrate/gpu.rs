@@ -11,7 +11,7 @@ use onetrip_core::cost::{Curve, Kind, Profile};
 use onetrip_core::device::{Device, DeviceError, Recording, WeightData};
 use onetrip_core::plan::Plan;
 use onetrip_core::probe::Silent;
-use onetrip_core::run::record;
+use onetrip_core::run::{prepare, record};
 use onetrip_engine::profiles;
 use onetrip_engine::scheduler::PAGE_LEN;
 
@@ -101,7 +101,8 @@ fn measure(
     curves: &mut Curves,
 ) -> Result<Vec<String>, Fail> {
     let mut all = pairs(formats, extent).map_err(|e| Fail::Work(format!("a chain cannot be made: {e}")))?;
-    prepare(gpu, &mut all)?;
+    let plans: Vec<Plan> = all.iter_mut().map(|pair| plan_of(gpu, &mut pair.short)).collect::<Result<_, _>>()?;
+    prepare(plans, gpu);
     let mut zeros = Arc::default();
     let (mut launch, mut skipped, mut bar, total) = (0.0, vec![], None, all.len());
     for (n, pair) in all.iter_mut().enumerate() {
@@ -174,23 +175,6 @@ impl Ready {
 
 fn plan_of(gpu: &dyn Device, chain: &mut Chain) -> Result<Plan, DeviceError> {
     chain.plan(gpu.target()).map_err(|e| DeviceError::Batch(e.to_string()))
-}
-
-/// Shows the device all dispatches at once: one that compiles kernels does that on all processors.
-fn prepare(gpu: &mut dyn Device, all: &mut [Pair]) -> Result<(), DeviceError> {
-    let mut joint: Option<Plan> = None;
-    for pair in all {
-        let plan = plan_of(gpu, &mut pair.short)?;
-        match &mut joint {
-            Some(joint) => joint.dispatches.extend(plan.dispatches),
-            None => joint = Some(plan),
-        }
-    }
-    if let Some(joint) = joint {
-        gpu.begin(&Arc::new(joint));
-        gpu.finish();
-    }
-    Ok(())
 }
 
 fn load_weights(gpu: &mut dyn Device, chain: &Chain, zeros: &mut Arc<Vec<u8>>) -> Result<(), DeviceError> {

@@ -210,6 +210,15 @@ impl OpDef for Matmul {
             let name = format!("{}, 2053 numbers, few", dtype.name());
             cases.push(Case::new(name, Matmul::plain(), ins, (5, 1, 5)).within(2e-5));
         }
+        // Rows of an odd number of blocks: what lies behind the first row of scales is aligned to no more than one of them.
+        for (k, dtype) in [(480, DType::Q4_0), (96, DType::Q4_1), (480, DType::Q8_0)] {
+            for t in [1, 3, 8, 16] {
+                let name = format!("{} of {k}, {t} rows", dtype.name());
+                cases.push(
+                    Case::new(name, Matmul::plain(), vec![x(k), Sig::weight(37, k, dtype)], (t, 1, t)).within(2e-5),
+                );
+            }
+        }
         cases
     }
 }
