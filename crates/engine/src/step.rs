@@ -391,10 +391,12 @@ impl Engine {
         Ok(Recorded { plan, recording })
     }
 
-    /// Records the plan of a class of batches without its rows: what remains is handing over and waiting.
-    pub fn record_empty(&mut self, key: PlanKey) -> Result<Recorded, StepError> {
-        let plan = Plan { dispatches: vec![], ..(*self.recorded(key)?.plan).clone() };
-        let plan = Arc::new(plan);
+    /// Records only those rows of the plan of a class of batches: what a tick takes without the others is what they add to
+    /// it, and without any what remains is handing over and waiting.
+    pub fn record_rows(&mut self, key: PlanKey, is_kept: &dyn Fn(usize) -> bool) -> Result<Recorded, StepError> {
+        let plan = &self.recorded(key)?.plan;
+        let kept = plan.dispatches.iter().enumerate().filter(|(n, _)| is_kept(*n)).map(|(_, d)| d.clone()).collect();
+        let plan = Arc::new(Plan { dispatches: kept, ..(**plan).clone() });
         let recording = record(&plan, &mut *self.device, &mut Silent)?;
         Ok(Recorded { plan, recording })
     }
@@ -407,6 +409,17 @@ impl Engine {
         let run = self.device.submit(&recorded.recording, batch)?;
         self.device.wait()?;
         Ok((run, start.elapsed().as_secs_f64()))
+    }
+
+    /// Seconds of one of `n` runs of a recording in a row: the host hands the next one over while the device is at work.
+    pub fn burst(&mut self, recorded: &Recorded, batch: &mut StepBatch, n: usize) -> Result<f64, StepError> {
+        batch.fill_rope(&recorded.plan.ropes);
+        let start = Instant::now();
+        for _ in 0..n {
+            self.device.submit(&recorded.recording, batch)?;
+        }
+        self.device.wait()?;
+        Ok(start.elapsed().as_secs_f64() / n as f64)
     }
 
     /// Rows of the first output of a run of [`Engine::submit`].

@@ -79,6 +79,8 @@ impl<'p> Pricer<'p> {
         let set = working_set(plan, bind);
         let mut rows = plan.dispatches.iter().map(|d| self.dispatch(d, bind, set)).collect::<Vec<_>>();
         if self.profile.kind == Kind::Gpu {
+            let turn = self.turn(plan, set);
+            rows.iter_mut().for_each(|us| *us += turn);
             let saved = self.launch() - self.time("launch.apart", 0.0).unwrap_or(self.launch());
             let apart = plan.dispatches.windows(2).map(|w| is_apart(&w[0], &w[1]));
             rows.iter_mut()
@@ -108,6 +110,12 @@ impl<'p> Pricer<'p> {
     /// One hand-over and its join, in µs.
     pub fn launch(&self) -> f64 {
         self.time("launch", 0.0).unwrap_or(0.0)
+    }
+
+    /// What a dispatch of a plan takes longer than in a chain of its own kind, as another kernel is in front of it: by the
+    /// bytes that a dispatch has of the working set.
+    pub fn turn(&self, plan: &Plan, set: f64) -> f64 {
+        self.time("turn", set / plan.dispatches.len().max(1) as f64).unwrap_or(0.0)
     }
 
     /// Bytes per second at which a working set is read.
@@ -151,18 +159,34 @@ impl<'p> Pricer<'p> {
         work.unwrap_or_else(|| self.sized(&d.cost, bind, set) - self.launch())
     }
 
-    /// A dispatch of a GPU by the curves of its op, launch included; none where there are none.
+    /// A dispatch of a GPU by the curves of its op, launch included; none where there are none, and for steps that make
+    /// nothing but scratch.
     fn gpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
-        let first = d.operands.first()?.sig.as_ref()?;
-        let (rows, read) = (first.rows.eval(bind), d.cost.read.eval(bind) as f64);
+        // Operands that are no values of the graph (the batch's words, scratch) may come first.
+        let values = |is_written: bool| {
+            d.operands.iter().filter(move |o| o.is_written == is_written).filter_map(|o| o.sig.as_ref())
+        };
+        let read = d.cost.read.eval(bind) as f64;
+        let rows = values(true).find(|s| !s.is_state())?.rows.eval(bind);
         match d.op {
             "matmul" => {
-                let weights = || d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| is_matrix(s, first.width));
+                let weights = || values(false).filter(|s| s.is_weight() && s.rows.constant().is_some_and(|r| r > 1));
                 let all: f64 = weights().map(|s| s.bytes().eval(bind) as f64).sum();
+                let is_pair = weights().count() > values(true).count();
+                let form = if is_pair {
+                    "pair"
+                } else if d.kernel.contains("norm+") {
+                    "norm"
+                } else {
+                    "plain"
+                };
                 let (mut stream, mut arithmetic) = (0.0, 0.0);
                 for s in weights() {
                     let (format, bytes) = (s.dtype.name(), s.bytes().eval(bind) as f64);
-                    let at = |how: &str| self.time(&format!("stream.{format}.{how}"), all);
+                    let at = |how: &str| {
+                        let alone = || self.time(&format!("stream.{format}.{how}"), all);
+                        self.time(&format!("stream.{format}.{form}.{how}"), all).or_else(alone)
+                    };
                     let (hot, from_memory) = (at("hot")?, at("cold")?);
                     stream += bytes / all * (hot + self.coldness(set) * (from_memory - hot).max(0.0));
                     if rows > 1 {
@@ -179,7 +203,7 @@ impl<'p> Pricer<'p> {
                 self.time(&format!("attention.{dim}"), read)
             }
             "delta_net" if rows == bind.s => self.time("delta_net", read),
-            "sample" => Some(self.launch() + (self.time("sample", first.width as f64)? - self.launch()).max(0.0)),
+            "sample" => self.time("sample", values(false).find(|s| !s.is_state())?.width as f64),
             _ => None,
         }
     }
