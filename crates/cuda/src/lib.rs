@@ -23,7 +23,7 @@ pub mod lt;
 pub mod nvrtc;
 mod ticks;
 
-use driver::{DriverError, Event, Gpu, Kernel, Kind, Memory, NoGpu, Pinned, Properties};
+use driver::{CARVEOUT, DriverError, Event, Gpu, Kernel, Kind, Memory, NoGpu, Pinned, Properties, SMALL_SHARED};
 use hand_over::{CudaRecording, Entry};
 use lt::Lt;
 use nvrtc::{CompileError, Compiler};
@@ -341,10 +341,12 @@ impl Device for CudaDevice {
 
     fn begin(&mut self, plan: &Arc<Plan>) {
         let kernels = plan.dispatches.iter().map(|_| None).collect();
-        self.recording =
-            Some(CudaRecording { plan: plan.clone(), entries: vec![], kernels, graphs: Default::default() });
-        // Errors come out of `encode`, which asks for each kernel again.
         let texts: Vec<Arc<Text>> = plan.dispatches.iter().filter_map(text_of).collect();
+        let is_small = texts.iter().all(|t| t.shared <= SMALL_SHARED);
+        let carveout = is_small.then_some(CARVEOUT);
+        self.recording =
+            Some(CudaRecording { plan: plan.clone(), entries: vec![], kernels, carveout, graphs: Default::default() });
+        // Errors come out of `encode`, which asks for each kernel again.
         let _ = self.gpu.enter();
         let _ = self.prepare(&texts);
     }
