@@ -151,11 +151,12 @@ fn measure(
         }
         curves.add(&pair.curve, 0, pair.x, Spread { median: ys[0], min, max });
     }
+    let mut turns = vec![];
     for (n, group) in groups.iter_mut().enumerate() {
         progress(&mut bar, "measuring", all.len() + n, total);
         let points = group.rows.iter().filter_map(|r| r.point.as_ref());
         let what = points.map(|(curve, x)| format!("{curve} at {x:.0}")).collect::<Vec<_>>().join(", ");
-        match in_layers(gpu, group, &mut filled, repeat, curves) {
+        match in_layers(gpu, group, &mut filled, repeat, curves, &mut turns) {
             Ok(()) => {}
             Err(DeviceError::Memory { .. } | DeviceError::Gap { .. }) => skipped.push(what),
             Err(e) => {
@@ -164,6 +165,7 @@ fn measure(
             }
         }
     }
+    rest_of(curves, "turn", 0.0, &turns.iter().map(|us| us.max(0.0)).collect::<Vec<_>>());
     host(gpu, &mut filled, repeat, extent, curves)?;
     copies(gpu, repeat, extent, curves)?;
     if let Some(bar) = bar {
@@ -242,41 +244,48 @@ fn in_turns(gpu: &mut dyn Device, short: &Ready, long: &Ready, repeat: usize) ->
     (0..repeat).map(|_| Ok((short.burst(gpu, n)?, long.burst(gpu, n)?))).collect()
 }
 
-/// What each row of layers takes, and what whole layers take more.
+/// What each row of layers takes, and into `turns` what a dispatch of whole layers takes longer.
 fn in_layers(
     gpu: &mut dyn Device,
     group: &mut Layers,
     filled: &mut Arc<Vec<u8>>,
     repeat: usize,
     curves: &mut Curves,
+    turns: &mut Vec<f64>,
 ) -> Result<(), DeviceError> {
-    let (target, depth, is_whole) = (gpu.target(), group.depth, group.turn.is_some());
-    let rows: Vec<(Option<&str>, usize)> = group.rows.iter().map(|r| (Some(r.name), r.times)).collect();
+    let (target, depth) = (gpu.target(), group.depth);
     plan_of(gpu, &mut group.chain)?;
     load_weights(gpu, &group.chain, filled)?;
-    // µs a layer, by run: of a row's, or of whole layers.
-    let mut each = |(row, all): (Option<&str>, usize)| -> Result<Vec<f64>, DeviceError> {
+    // µs a layer, by run: of rows, or of whole layers.
+    let each = |gpu: &mut dyn Device, group: &mut Layers, rows: Option<&[&str]>, all: usize| {
         let mut ready = |gpu: &mut dyn Device, layers: usize| {
-            let plan = group.plan(target, row, layers).map_err(|e| DeviceError::Batch(e.to_string()))?;
+            let plan = group.plan(target, rows, layers).map_err(|e| DeviceError::Batch(e.to_string()))?;
             Ready::new(gpu, &group.chain, plan)
         };
         let (short, long) = (ready(gpu, all / 2)?, ready(gpu, all)?);
         let found = in_turns(gpu, &short, &long, repeat)?;
-        Ok(found.iter().map(|(short, long)| 1e6 * (long - short) / (all - all / 2) as f64).collect())
+        let us = found.iter().map(|(short, long)| 1e6 * (long - short) / (all - all / 2) as f64);
+        Ok::<Vec<f64>, DeviceError>(us.collect())
     };
-    let rows = rows.into_iter().map(&mut each).collect::<Result<Vec<_>, _>>()?;
-    let whole = if is_whole { each((None, depth))? } else { vec![] };
-    for (row, us) in group.rows.iter().zip(&rows) {
-        if let Some((curve, x)) = &row.point {
+    let mut found: Vec<(&'static str, Vec<f64>)> = vec![];
+    for n in 0..group.rows.len() {
+        let (name, times, behind) = (group.rows[n].name, group.rows[n].times, group.rows[n].behind);
+        let rows: Vec<&str> = behind.into_iter().chain([name]).collect();
+        let mut us = each(gpu, group, Some(&rows), times)?;
+        if let Some((_, before)) = found.iter().find(|(name, _)| Some(*name) == behind) {
+            us.iter_mut().zip(before).for_each(|(us, before)| *us -= before);
+        }
+        if let Some((curve, x)) = &group.rows[n].point {
             rest_of(curves, curve, *x, &us.iter().map(|us| us.max(LEAST_US)).collect::<Vec<_>>());
         }
+        found.push((name, us));
     }
-    if let Some(x) = group.turn {
-        let parts = group.rows.iter().zip(&rows).filter(|(r, _)| r.times == depth);
-        let turn = |run: usize| {
-            (whole[run] - parts.clone().map(|(_, us)| us[run]).sum::<f64>()) / parts.clone().count() as f64
-        };
-        rest_of(curves, "turn", x, &(0..repeat).map(|run| turn(run).max(0.0)).collect::<Vec<_>>());
+    if group.is_whole {
+        let whole = each(gpu, group, None, depth)?;
+        let rows: Vec<&Vec<f64>> =
+            group.rows.iter().zip(&found).filter(|(row, _)| row.is_in_layers()).map(|(_, (_, us))| us).collect();
+        let alone = |run: usize| rows.iter().map(|us| us[run]).sum::<f64>();
+        turns.extend(whole.iter().enumerate().map(|(run, us)| (us - alone(run)) / rows.len() as f64));
     }
     Ok(())
 }

@@ -151,12 +151,11 @@ pub fn merge(plan: &Plan, bind: Bind, a: usize, b: usize, pricer: Option<&Pricer
     }
     if let Some(p) = pricer {
         let set = working_set(plan, bind);
-        let turn = p.turn(plan, set);
-        let both = p.dispatch(first, bind, set) + p.dispatch(second, bind, set) + 2.0 * turn;
+        let both = p.dispatch(first, bind, set) + p.dispatch(second, bind, set);
         // One launch less, and the intermediate's bytes at the rate of what was just written: they are in a cache.
         let bytes = (saved.read_saved + saved.written_saved) as f64;
         let hot = 1e6 * bytes / p.bandwidth(bytes);
-        let launch = p.launch() + turn;
+        let launch = p.launch() + p.turn();
         (saved.before, saved.after) = (Some(both), Some((both - launch - hot).max(launch)));
     }
     Ok(saved)

@@ -14,8 +14,8 @@ pub struct Layers {
     pub depth: usize,
     /// What is measured of it.
     pub rows: Vec<LayerRow>,
-    /// Where on the curve `turn` whole layers are; none where they are not measured.
-    pub turn: Option<f64>,
+    /// Whole layers are measured too.
+    pub is_whole: bool,
 }
 
 /// A row of every layer.
@@ -24,17 +24,31 @@ pub struct LayerRow {
     pub name: &'static str,
     /// How often it is in the chain.
     pub times: usize,
+    /// It is measured behind another row, which is taken off.
+    pub behind: Option<&'static str>,
     /// The curve and where on it; none where it only belongs to whole layers.
     pub point: Option<(String, f64)>,
 }
 
+impl LayerRow {
+    /// It is part of every layer, not behind them.
+    pub fn is_in_layers(&self) -> bool {
+        is_in_layers(self.name)
+    }
+}
+
+fn is_in_layers(name: &str) -> bool {
+    ![HEAD, SAMPLE].contains(&name)
+}
+
 impl Layers {
-    /// The plan of its first `layers` layers on a target: of all rows that whole layers have, or of one.
-    pub fn plan(&mut self, target: Target, row: Option<&str>, layers: usize) -> Result<Plan, ShapeError> {
+    /// The plan of its first `layers` layers on a target: of these rows, or of all that whole layers have.
+    pub fn plan(&mut self, target: Target, rows: Option<&[&str]>, layers: usize) -> Result<Plan, ShapeError> {
         let mut plan = self.chain.plan(target)?;
         plan.dispatches.retain(|d| match d.name.split_once('.') {
             Some((name, layer)) => {
-                row.map_or(name != HEAD, |row| row == name) && layer.parse().is_ok_and(|n: usize| n < layers)
+                rows.map_or(is_in_layers(name), |rows| rows.contains(&name))
+                    && layer.parse().is_ok_and(|n: usize| n < layers)
             }
             None => true,
         });
@@ -43,7 +57,7 @@ impl Layers {
 }
 
 /// Widths of layers whose products are measured.
-const WIDTHS: [usize; 4] = [512, 1024, 2048, 4096];
+const WIDTHS: [usize; 6] = [512, 768, 1024, 1536, 2048, 4096];
 /// The width of those whose attention or delta net is.
 const NARROW: usize = 1024;
 /// Heads of keys where attention is measured, and heads of queries to one of keys.
@@ -59,8 +73,10 @@ const DELTA_DIM: usize = 128;
 const INNER: usize = 3;
 /// A product with many rows, as a model's head is; it is in no layer.
 const HEAD: &str = "head";
-const HEAD_ROWS: usize = 32;
-const HEAD_WIDTH: usize = 2048;
+/// What chooses a token behind it.
+const SAMPLE: &str = "sample";
+const HEAD_ROWS: usize = 128;
+const HEAD_WIDTH: usize = 1024;
 const HEADS: usize = 2;
 /// Bytes of weights of a chain.
 const MOST: usize = 1 << 30;
@@ -91,10 +107,10 @@ pub fn layers(formats: &[DType], extent: Extent) -> Result<Vec<Layers>, ShapeErr
             let dim = if k < 4096 { 64 } else { 128 };
             let mixer = Mixer::Attention { kv: (k / QUERIES / dim).max(1), dim, keys: KEYS };
             let size = Size { format, k, mixer, is_cold: true };
-            all.push(products(size, extent)?);
+            all.push(products(size, format == formats[0], extent)?);
             // Larger layers stay in no cache.
             if size.bytes() <= HOT_BYTES {
-                all.push(products(Size { is_cold: false, ..size }, extent)?);
+                all.push(products(Size { is_cold: false, ..size }, false, extent)?);
             }
         }
     }
@@ -118,22 +134,25 @@ pub fn layers(formats: &[DType], extent: Extent) -> Result<Vec<Layers>, ShapeErr
 }
 
 /// Layers whose products are measured, and what it costs that one follows another.
-fn products(size: Size, extent: Extent) -> Result<Layers, ShapeError> {
+fn products(size: Size, is_first: bool, extent: Extent) -> Result<Layers, ShapeError> {
     let has_head = size.is_cold && (extent.quick || size.k == HEAD_WIDTH);
     let depth = if extent.quick { 2 } else { (MOST / size.bytes()).clamp(4, 16) / 2 * 2 };
     let chain = chain(size, depth, if has_head { HEADS } else { 0 }, extent)?;
     let how = if size.is_cold { "cold" } else { "hot" };
     let row = |name: &'static str, form: &str| {
         let curve = format!("stream.{}.{form}.{how}", size.format.name());
-        LayerRow { name, times: depth, point: Some((curve, size.row(name) as f64)) }
+        LayerRow { name, times: depth, behind: None, point: Some((curve, size.row(name) as f64)) }
     };
-    let mixer = LayerRow { name: "mixer", times: depth, point: None };
+    let mixer = LayerRow { name: "mixer", times: depth, behind: None, point: None };
     let mut rows = vec![row("qkv", "norm"), mixer, row("out", "sum"), row("up", "pair"), row("down", "sum")];
-    let turn = size.is_cold.then_some(size.bytes() as f64 / rows.len() as f64);
     if has_head {
         rows.push(LayerRow { times: HEADS, ..row(HEAD, "norm") });
     }
-    Ok(Layers { chain, depth, rows, turn })
+    if has_head && is_first {
+        let point = Some(("sample".into(), (HEAD_ROWS * size.k) as f64));
+        rows.push(LayerRow { name: SAMPLE, times: HEADS, behind: Some(HEAD), point });
+    }
+    Ok(Layers { chain, depth, rows, is_whole: size.is_cold })
 }
 
 /// Layers whose attention or delta net is measured.
@@ -143,8 +162,8 @@ fn mixers(size: Size, curve: String, bytes: f64, extent: Extent) -> Result<Layer
     Ok(Layers {
         chain,
         depth,
-        rows: vec![LayerRow { name: "mixer", times: depth, point: Some((curve, bytes)) }],
-        turn: None,
+        rows: vec![LayerRow { name: "mixer", times: depth, behind: None, point: Some((curve, bytes)) }],
+        is_whole: false,
     })
 }
 
@@ -224,7 +243,8 @@ fn chain(size: Size, depth: usize, heads: usize, extent: Extent) -> Result<Chain
     for n in 0..heads {
         let (g, w) = (c.weight(1, k, DType::F32), c.weight(HEAD_ROWS * k, k, format));
         let head = Matmul { products: 1, outputs: vec![Tree::In(0)], norm };
-        c.graph.push(format!("{HEAD}.{n}"), head, &[x, g, w])?;
+        let logits = c.graph.push(format!("{HEAD}.{n}"), head, &[x, g, w])?;
+        c.graph.push(format!("{SAMPLE}.{n}"), Sample { top: 0 }, &logits)?;
     }
     Ok(c)
 }
@@ -278,23 +298,31 @@ mod tests {
         for (target, quick) in [(Target::Cuda(caps), false), (Target::Wgsl(WgslCaps::default()), true)] {
             let mut seen = std::collections::BTreeSet::new();
             for mut group in layers(&FORMATS, Extent { quick }).expect("shapes") {
-                let is_whole = group.turn.is_some();
+                let is_whole = group.is_whole;
                 let (depth, names) = (group.depth, group.rows.iter().map(|r| r.name).collect::<Vec<_>>());
-                let mut count = |row, layers| {
-                    let plan = group.plan(target, row, layers).expect("a plan");
+                let mut count = |rows: Option<&[&str]>, layers| {
+                    let plan = group.plan(target, rows, layers).expect("a plan");
                     assert_eq!(plan.gaps().count(), 0);
                     plan.dispatches.len()
                 };
                 let none = count(None, 0);
-                let rows: usize = names.iter().filter(|n| **n != HEAD).map(|n| count(Some(*n), 1) - none).sum();
+                let in_layers = names.iter().filter(|n| is_in_layers(n));
+                let rows: usize = in_layers.map(|n| count(Some(&[n]), 1) - none).sum();
                 if is_whole {
                     assert_eq!(count(None, depth) - none, depth * rows);
                 }
-                for name in names {
-                    assert!(count(Some(name), 2) > count(Some(name), 1), "{name}");
+                for name in &names {
+                    assert!(count(Some(&[name]), 2) > count(Some(&[name]), 1), "{name}");
                 }
-                // Rows that are measured with others are in every layer, and of what is in none there is more than one.
-                assert!(group.rows.iter().all(|r| r.times == depth || r.name == HEAD && r.times > 1));
+                for row in &group.rows {
+                    // What is in no layer is there more than once, and what it is behind is measured before it.
+                    assert!(if row.is_in_layers() { row.times == depth } else { row.times > 1 }, "{}", row.name);
+                    assert!(
+                        row.behind.is_none_or(
+                            |b| names.iter().position(|n| *n == b) < names.iter().position(|n| *n == row.name)
+                        )
+                    );
+                }
                 for (curve, x) in group.rows.iter().filter_map(|r| r.point.clone()) {
                     assert!(seen.insert((curve.clone(), x.to_bits())), "{curve} at {x} twice");
                 }

@@ -33,11 +33,6 @@ impl Extent {
         if self.quick { few.to_vec() } else { all.to_vec() }
     }
 
-    /// Links of chains of slow ops.
-    fn links(self) -> usize {
-        if self.quick { 2 } else { 6 }
-    }
-
     /// Bytes that a cold chain reads first: more than second-level caches hold.
     pub(super) fn flush(self) -> usize {
         if self.quick { 16 << 20 } else { 256 << 20 }
@@ -89,9 +84,12 @@ pub fn pairs(formats: &[DType], extent: Extent) -> Result<Vec<Pair>, ShapeError>
         let operations = 2.0 * (n as f64).powi(3);
         all.push(pair("flops", operations, Unit::Rate(operations), 4, |depth| square(first, n, n, depth), 1)?);
     }
-    for width in extent.of(&[32768, 131_072, 262_144], &[4096]) {
-        let chain = |depth| repeated(1, width, depth, |c, x| c.push(Sample { top: 0 }, &[x]));
-        all.push(pair("sample", width as f64, Unit::Dispatch, extent.links(), chain, 1)?);
+    for dim in extent.of(&[64, 128, 256], &[64]) {
+        for n in extent.of(&[64, 256, 1024, 4096], &[16]) {
+            let (chain, operations) = blocks(dim, n)?;
+            let unit = Unit::Rate(operations);
+            all.push(pair(format!("attention.blocks.{dim}"), n as f64, unit, 2, chain, 1)?);
+        }
     }
     Ok(all)
 }
@@ -188,6 +186,23 @@ fn stream(
         Ok(chain)
     };
     pair(curve, shape.bytes as f64, Unit::Dispatch, links, chain, 2)
+}
+
+/// A prompt of `n` tokens attends to itself, its keys written before: chains of so many layers, and operations of one.
+fn blocks(dim: usize, n: usize) -> Result<(impl Fn(usize) -> Result<Chain, ShapeError>, f64), ShapeError> {
+    const HEADS: usize = 16;
+    let cache = Cache { heads: HEADS / 4, dim };
+    let chain = move |depth| {
+        let mut chain = Chain::new(n, 1, n);
+        let mut q = chain.input(HEADS * dim)?;
+        let (ks, vs) = (chain.state(Sig::state(cache, DType::F16)), chain.state(Sig::state(cache, DType::F16)));
+        for _ in 0..depth {
+            q = chain.push(Attention::plain(HEADS, HEADS / 4, dim, 0.1), &[q, ks, vs])?;
+        }
+        Ok(chain)
+    };
+    let seen = Expr::Pairs(None).eval(Bind { t: n as u64, s: 1, l: n as u64 });
+    Ok((chain, (4 * HEADS * dim) as f64 * seen as f64))
 }
 
 /// `depth` products of `n` rows with one square matrix.
