@@ -81,7 +81,8 @@ static void fiber_main() {
     warp_barriers[current / 32].leave();
     _longjmp(scheduler, 1);
 }
-// Copies to shared memory on their way, of each thread: they arrive when it waits for them and not before.
+// Copies to shared memory on their way, of each thread: they arrive when it waits for them and not before. Without a source
+// they bring zeros.
 struct Copy { void* to; const void* from; u32 bytes, group; };
 static std::vector<std::vector<Copy>> copies;
 static std::vector<u32> copy_group;
@@ -188,7 +189,11 @@ DEVICE void cp_async_commit() { copy_group[current]++; }
 template <u32 N> DEVICE void cp_async_wait() {
     auto& mine = copies[current];
     auto there = [](const Copy& c) { return c.group + N < copy_group[current]; };
-    for (const Copy& c : mine) if (there(c)) std::memcpy(c.to, c.from, c.bytes);
+    for (const Copy& c : mine) {
+        if (!there(c)) continue;
+        if (c.from) std::memcpy(c.to, c.from, c.bytes);
+        else std::memset(c.to, 0, c.bytes);
+    }
     mine.erase(std::remove_if(mine.begin(), mine.end(), there), mine.end());
 }
 

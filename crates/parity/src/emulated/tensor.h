@@ -48,11 +48,10 @@ static void copy16(void* to, const void* from, bool is_there) {
     if ((uintptr_t)to % 16 != 0 || (is_there && (uintptr_t)from % 16 != 0)) {
         std::fprintf(stderr, "a copy of 16 bytes that is not aligned\n"), std::abort();
     }
-    if (is_there) std::memcpy(to, from, 16);
-    else std::memset(to, 0, 16);
+    copies[current].push_back({to, is_there ? from : nullptr, 16, copy_group[current]});
 }
-static inline void copies_end() {}
-template <int N> static inline void copies_wait() {}
+static inline void copies_end() { cp_async_commit(); }
+template <int N> static inline void copies_wait() { cp_async_wait<N>(); }
 static inline void cluster_arrive() {}
 static inline void cluster_wait() {}
 static inline void cluster_sync() {}
