@@ -216,7 +216,7 @@ fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeErro
     let setting = Setting {
         tokens: RowClass::of(case.batch.t as usize),
         seqs: RowClass::of(case.batch.s as usize),
-        one_each: false,
+        one_each: case.batch.t == case.batch.s,
         compute: case.compute,
         target,
     };

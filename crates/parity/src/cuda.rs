@@ -91,9 +91,11 @@ fn model_plans(name: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
             device: "cuda".into(),
         };
         let mut model = Model::new(shape::open(name)?, options)?;
-        let seqs = RowClass::One;
-        for tokens in [RowClass::One, RowClass::Few, RowClass::Some, RowClass::Many] {
-            let one_each = tokens == RowClass::One;
+        // Tokens of one sequence, and one token of each.
+        let classes = [RowClass::One, RowClass::Few, RowClass::Some, RowClass::Many];
+        let of_one = classes.map(|tokens| (tokens, RowClass::One, tokens == RowClass::One));
+        let of_each = classes[1..].iter().map(|&class| (class, class, true));
+        for (tokens, seqs, one_each) in of_one.into_iter().chain(of_each) {
             let plan = model.plan(PlanKey { tokens, seqs, one_each, want: Want::Sample { top: 0 } })?;
             if let Some((n, row)) = plan.gaps().next() {
                 return Err(format!("dispatch {n} ({}) is a gap: {}", row.name, row.gap.unwrap_or("")).into());

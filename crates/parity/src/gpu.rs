@@ -241,7 +241,7 @@ pub fn lowered(case: &Case, target: Target, compute: Compute) -> Option<Plan> {
     graph.outputs =
         outs.into_iter().filter(|&v| !matches!(graph.values[v].sig.role, Role::State(_) | Role::Recurrent)).collect();
     let (tokens, seqs) = (RowClass::of(case.batch.t as usize), RowClass::of(case.batch.s as usize));
-    let setting = Setting { tokens, seqs, one_each: false, compute, target };
+    let setting = Setting { tokens, seqs, one_each: case.batch.t == case.batch.s, compute, target };
     lower(graph, setting, &Fuse::None, &Layouts::new(), "test").ok()
 }
 
