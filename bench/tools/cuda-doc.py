@@ -86,11 +86,6 @@ def reason(row, floor, profile):
     return f"{over:.1f} µs above the floor, not explained"
 
 
-def kind_of(name):
-    """`blk.3.ffn_down` and `blk.4.ffn_down` are one kind of dispatch."""
-    return " ".join(p.split(".", 2)[-1] if p.startswith("blk.") else p for p in name.split(" "))
-
-
 def furthest(key, profile):
     d = load(f"profile-{key}")
     if not d:
@@ -100,13 +95,15 @@ def furthest(key, profile):
     flops = profile.rate("flops", 1e11)
     if not bandwidth:
         return None
-    kinds = {}
-    for r in d["rows"]:
-        floor = 1e6 * max(r["bytes"] / bandwidth, r["flops"] / flops if flops else 0.0)
-        kinds.setdefault((r["op"], r["kernel"], kind_of(r["name"])), []).append((r, floor))
     rows = []
-    for (_, kernel, name), members in kinds.items():
-        us = sum(r["us"] for r, _ in members) / len(members)
+    for kind in d["kinds"]:
+        members = []
+        for n in kind["rows"]:
+            r = d["rows"][n]
+            members.append((r, 1e6 * max(r["bytes"] / bandwidth, r["flops"] / flops if flops else 0.0)))
+        us, kernel, name = median(kind, "adds_us"), kind["kernel"], kind["name"]
+        if us is None:
+            continue
         floor = sum(f for _, f in members) / len(members)
         middle = dict(members[len(members) // 2][0], us=us)
         rows.append((len(members) * (us - floor), name, kernel, len(members), us, floor, reason(middle, floor, profile)))
@@ -181,8 +178,8 @@ def main():
     out("## What holds the rest\n")
     out(
         "The five kinds of dispatch of a tick that are furthest from their floor, by what all of a kind take above it. Floor: bytes over the read\n"
-        "bandwidth of the tick's working set, or operations over the measured peak, whichever is larger. Times with stamps around each dispatch: each\n"
-        "waits for the one before, so their sum is more than the tick.\n"
+        "bandwidth of the tick's working set, or operations over the measured peak, whichever is larger. A row's time is what it adds: a tick that\n"
+        "ends with it, less one that ends with the row before it, so that all rows together are the tick; no clock is in between.\n"
     )
     for key, (name, *_) in MODELS.items():
         rows = furthest(key, profile)
@@ -199,6 +196,15 @@ def main():
             rows.append((name, f"{predicted:.0f}", f"{tick:.0f}", f"{100 * off:+.0f} %{' !' if abs(off) > 0.25 else ''}", len(d["predicted"]["findings"]), len(d["rows"])))
     out(table(["model", ">predicted tick µs", ">measured", ">off", ">rows over 25 % off", ">of"], rows) if rows else "Not measured.\n")
     out("The prediction is made before anything runs, of `calibrate`'s curves: no model plan is among what it measures. `!` marks more than 25 %.\n")
+    out("By kind of row, µs each; measured is what one adds to the tick (median, min–max):\n")
+    rows = []
+    for key, (name, *_) in MODELS.items():
+        for kind in (load(f"profile-{key}") or {}).get("kinds", []):
+            us, off = kind["predicted_us"], kind["predicted_off"]
+            if us is not None and off is not None:
+                mark = " !" if abs(off) > 0.25 else ""
+                rows.append((name, kind["name"][:40], f"`{kind['kernel']}`", len(kind["rows"]), f"{us:.2f}", spread(kind["adds_us"], 2), f"{100 * off:+.0f} %{mark}"))
+    out(table(["model", "kind", "kernel", ">number", ">predicted", ">measured", ">off"], rows) if rows else "Not measured.\n")
     out("## Ways to hand a tick over\n")
     rows = []
     for key, (name, *_) in MODELS.items():

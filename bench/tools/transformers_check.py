@@ -18,6 +18,8 @@ import sys
 ALLOWED = 2e-4
 VOCABULARY, WIDTH, LAYERS = 512, 512, 4
 PROMPT, STEPS = 24, 60
+# Tokens of a step: one, a few, and many have kernels of their own.
+ROWS = [1, 5, 16, 128]
 
 
 def ids(n, seed):
@@ -88,14 +90,15 @@ def check(folder, binary, device):
     reference = json.loads((folder / "reference.json").read_text())
     listed = lambda numbers: ",".join(map(str, numbers))
     failed = False
-    for model in reference["models"]:
+    for model, rows in [(model, rows) for model in reference["models"] for rows in ROWS]:
+        name = f"{model['name']}, {rows} a step"
         command = [
             binary, "ppl", "-m", str(folder / model["name"]), "--device", device, "--compute", "f32", "--cache", "f32",
-            "--tokens", listed(model["prompt"]), "--teacher", listed(model["then"]), "--json",
+            "--tokens", listed(model["prompt"]), "--teacher", listed(model["then"]), "--rows", str(rows), "--json",
         ]
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode != 0:
-            print(f"{model['name']}: FAIL {done.stderr.strip()[-200:]}")
+            print(f"{name}: FAIL {done.stderr.strip()[-200:]}")
             failed = True
             continue
         steps = json.loads(done.stdout)["steps"]
@@ -110,7 +113,7 @@ def check(folder, binary, device):
         ok = len(steps) == len(model["steps"]) and off <= ALLOWED * largest and same == clear
         failed |= not ok
         print(
-            f"{model['name']}: {'' if ok else 'FAIL '}{len(steps)} steps of 6 logits, largest difference {off:.1e} of"
+            f"{name}: {'' if ok else 'FAIL '}{len(steps)} steps of 6 logits, largest difference {off:.1e} of"
             f" {largest:.1f}, best token equal {same}/{clear}"
         )
     return 1 if failed else 0

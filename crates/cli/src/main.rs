@@ -3,6 +3,7 @@
 //! A command parses its flags (shared ones are groups in [`options`]), opens a model with [`load`], and prints through
 //! [`output`], which knows about closed pipes and `--json`. Errors are one line on stderr and an exit code: [`fail`].
 
+mod adds;
 mod again;
 mod bench;
 mod calibrate;

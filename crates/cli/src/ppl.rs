@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use onetrip_engine::step::{Engine, StepError};
+use onetrip_engine::step::{Engine, LOGIT_ROWS, StepError};
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use serde_json::{Value, json};
 
@@ -36,6 +36,9 @@ pub struct PplArgs {
     /// predicted [default: what the model was trained for]
     #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
     context: Option<usize>,
+    /// Tokens of a step: 1, up to 8, up to 64 and more have kernels of their own [default: 128]
+    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
+    rows: Option<usize>,
 }
 
 /// Runs the command.
@@ -68,10 +71,11 @@ pub fn main(args: PplArgs, out: &Out) -> Result<(), Fail> {
         let n = ids.len();
         return Err(Fail::Input(format!("{n} tokens do not fit a context of {window}: give fewer, or --context {n}")));
     }
+    let rows = args.rows.unwrap_or(LOGIT_ROWS);
     let mut engine = load::engine(model, &args.model, window.min(ids.len()), 1)?;
     match &args.teacher {
-        None => perplexity(&mut engine, &ids, window, tokenizer.as_ref(), out),
-        Some(_) => teacher(&mut engine, &ids, given, tokenizer.as_ref(), out),
+        None => perplexity(&mut engine, (&ids, rows), window, tokenizer.as_ref(), out),
+        Some(_) => teacher(&mut engine, (&ids, rows), given, tokenizer.as_ref(), out),
     }
 }
 
@@ -100,7 +104,7 @@ impl Damage {
 
 fn perplexity(
     engine: &mut Engine,
-    ids: &[u32],
+    (ids, rows): (&[u32], usize),
     window: usize,
     tokenizer: Option<&Tokenizer>,
     out: &Out,
@@ -109,7 +113,7 @@ fn perplexity(
     let windows = ids.chunks(window).filter(|w| w.len() > 1);
     for part in windows.clone() {
         let mut damage = Damage::default();
-        engine.logits(part, &mut |i, row| {
+        engine.logits(part, rows, &mut |i, row| {
             damage.look(i, row);
             if let Some(&id) = part.get(i + 1) {
                 total += nll(row, id);
@@ -139,7 +143,7 @@ fn perplexity(
 /// comes after the first id, and the last predicts what would follow.
 fn teacher(
     engine: &mut Engine,
-    ids: &[u32],
+    (ids, rows): (&[u32], usize),
     given: usize,
     tokenizer: Option<&Tokenizer>,
     out: &Out,
@@ -148,7 +152,7 @@ fn teacher(
     let end = if given == 0 { ids.len() } else { ids.len() - 1 };
     let (mut steps, mut total, mut predictions): (Vec<Step>, f64, usize) = Default::default();
     let mut damage = Damage::default();
-    engine.logits(ids, &mut |i, row| {
+    engine.logits(ids, rows, &mut |i, row| {
         damage.look(i, row);
         if !(first..end).contains(&i) {
             return;

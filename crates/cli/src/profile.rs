@@ -1,9 +1,13 @@
 //! `onetrip profile`: the rows of a plan with the time that each takes, beside the one that was predicted.
 //!
 //! JSON: each of `rows` has `predicted_us` and `predicted_off` (0.1 is 10 % too high); `predicted` is
-//! `{tick_us, rows_us, submit_us, host_us, off, findings}` or null, `off` against `as_run_us`, `findings` the numbers of
+//! `{tick_us, rows_us, submit_us, host_us, off, findings}` or null, `off` against the tick, `findings` the numbers of
 //! the rows that are more than 25 % off; `hardware` names the profile. Where the driver offers no time stamps, times of rows,
 //! `gaps_us` and `unexplained_us` are null.
+//!
+//! Where runs are handed over ahead, stamps hold dispatches back that would begin early. Where rows are short too, `kinds`
+//! has what the rows of each kind add to a tick ([`adds`]), `tick_us` is a tick among others in a row, and predictions are
+//! held against these; elsewhere against the stamps and `as_run_us`.
 //!
 //! `host_us` is measured apart from the stamps: writing the parameters, encoding until the first submission, and handing
 //! over and waiting, which a run of the same plan without its rows costs as well.
@@ -17,16 +21,19 @@ use onetrip_core::probe::{Stamps, dispatch_times};
 use onetrip_engine::step::Engine;
 use serde_json::{Value, json};
 
+use crate::adds::Kind;
 use crate::fail::Fail;
 use crate::options::{ModelArgs, PlanArgs, at_least_one};
 use crate::output::{Out, table};
 use crate::plans::Step;
 use crate::predict::{FINDING, Hardware, HardwareArgs, off, off_cell};
 use crate::stats::Spread;
-use crate::{load, machine};
+use crate::{adds, load, machine};
 
 /// Runs before any is measured.
 const WARM_UP: usize = 3;
+/// Rows that take longer than this on average are hardly longer with stamps around them.
+const SHORT_S: f64 = 5e-5;
 /// Medians of fewer runs are not honest.
 const LEAST_REPEATS: usize = 5;
 
@@ -67,9 +74,14 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     let mut engine = load::engine(model, &args.model, step.context, step.batch)?;
     let measured = measure(&mut engine, step, args.repeat)?;
     let plan = engine.recorded(step.key())?.plan.clone();
+    let mut kinds = adds::kinds(&plan);
+    let median_s = Spread::of(&measured.as_run).map_or(0.0, |s| s.median);
+    let is_ahead = engine.device().in_flight() > 1 && median_s < SHORT_S * plan.dispatches.len() as f64;
+    let ticks = if is_ahead { adds::measure(&mut engine, step, &mut kinds, args.repeat)? } else { vec![] };
     step.note(plan.setting.target);
     let bind = step.bind();
     let mut rows: Vec<Row> = plan.dispatches.iter().zip(&measured.rows).map(|(d, t)| Row::new(d, t, bind)).collect();
+    kinds.iter().for_each(|k| k.rows.iter().for_each(|&n| rows[n].adds = k.adds.map(|s| s.median)));
     let tick = hardware.pricer(&args.model).map(|p| p.tick(&plan, bind));
     if let Some(tick) = &tick {
         rows.iter_mut().zip(&tick.rows).for_each(|(row, us)| row.predicted = Some(*us));
@@ -83,10 +95,12 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     let host_us: f64 = host.iter().map(|s| s.median).sum();
     let median = |s: Option<Spread>| s.map(|s| s.median);
     let ops = by_op(&rows);
+    let in_a_row = spread(&ticks);
+    let measured_tick = in_a_row.unwrap_or(as_run).median;
     let predicted = tick.as_ref().map(|t| {
         let (total, rows) = (t.total(), t.rows.iter().sum::<f64>());
         json!({ "tick_us": total, "rows_us": rows, "submit_us": t.submit, "host_us": t.host,
-            "off": off(total, as_run.median), "findings": findings })
+            "off": off(total, measured_tick), "findings": findings })
     });
     if out.json {
         return out.object(&json!({
@@ -94,6 +108,7 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
             "isa": load::isa()?.name(), "threads": load::threads(&args.model), "step": step.json(), "repeat": args.repeat,
             "rows": rows.iter().enumerate().map(|(n, r)| r.json(n, as_timed.median)).collect::<Vec<_>>(),
             "by_op": ops.iter().map(|(op, (n, us))| json!({ "op": op, "dispatches": n, "us": us })).collect::<Vec<_>>(),
+            "kinds": kinds.iter().map(|k| kind_json(k, &rows)).collect::<Vec<_>>(), "tick_us": in_a_row,
             "as_run_us": as_run.median, "as_timed_us": as_timed.median, "gaps_us": median(gaps), "host_us": host_us,
             "unexplained_us": median(unexplained),
             "spread_us": { "as_run": as_run, "as_timed": as_timed, "gaps": gaps, "unexplained": unexplained,
@@ -113,7 +128,7 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     ))?;
     let cells: Vec<_> = rows.iter().enumerate().map(|(n, r)| r.cells(n, as_timed.median)).collect();
     out.text(&table(
-        &[">#", "name", "kernel", ">µs", ">min–max", ">predicted", ">off", ">share", ">bytes/s", ">op/s"],
+        &[">#", "name", "kernel", ">µs", ">min–max", ">adds", ">predicted", ">off", ">share", ">bytes/s", ">op/s"],
         &cells,
     ))?;
     let total: f64 = rows.iter().filter_map(|r| r.time).map(|t| t.median).sum();
@@ -123,12 +138,18 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
             ops.iter().map(|(op, (n, us))| vec![op.to_string(), n.to_string(), format!("{us:.1}"), share(*us, total)]);
         out.text(&format!("\n{}", table(&["op", ">dispatches", ">µs", ">share"], &cells.collect::<Vec<_>>())))?;
     }
+    if !ticks.is_empty() {
+        let cells: Vec<_> = kinds.iter().map(|k| kind_cells(k, &rows)).collect();
+        let head = ["kind of row", "kernel", ">number", ">adds each", ">min–max", ">predicted", ">off"];
+        out.text(&format!("\nwhat the tick takes longer with them than without\n{}", table(&head, &cells)))?;
+    }
     let line = |name: &str, s: Option<Spread>| match s {
         Some(s) => vec![name.into(), format!("{:.1}", s.median), format!("{:.1}–{:.1}", s.min, s.max)],
         None => vec![name.into(), NOT_OFFERED.into(), String::new()],
     };
     let sum = if is_offered { format!("{total:.1}") } else { NOT_OFFERED.into() };
     let totals = [
+        line("in a row", in_a_row),
         line("as run", Some(as_run)),
         line("as timed", Some(as_timed)),
         vec!["  dispatches".into(), sum, "sum of medians".into()],
@@ -144,8 +165,9 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     }
     out.line(&format!("\n{} dispatches, {:.2} µs each as run", rows.len(), as_run.median / rows.len().max(1) as f64))?;
     let Some(tick) = &tick else { return out.line(&hardware.line()) };
-    let off = off_cell(off(tick.total(), as_run.median));
-    out.line(&format!("predicted {:.1} µs a tick ({} of as run); {}", tick.total(), off.trim_end(), hardware.line()))?;
+    let off = off_cell(off(tick.total(), measured_tick));
+    let of = if in_a_row.is_some() { "in a row" } else { "as run" };
+    out.line(&format!("predicted {:.1} µs a tick ({} of {of}); {}", tick.total(), off.trim_end(), hardware.line()))?;
     out.line(&format!("{} rows are more than {:.0} % off (marked !)", findings.len(), 100.0 * FINDING))
 }
 
@@ -156,7 +178,7 @@ const NO_TIME: Spread = Spread { median: 0.0, min: 0.0, max: 0.0 };
 fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, Fail> {
     let mut batch = engine.shaped_batch(step.bind())?;
     let recorded = engine.record_with(step.key(), &mut Stamps)?;
-    let empty = engine.record_empty(step.key())?;
+    let empty = engine.record_rows(step.key(), &|_| false)?;
     // A device that runs to the end by itself has nothing handed over.
     let hands_over = engine.device().in_flight() > 1;
     let mut m = Measured {
@@ -211,6 +233,8 @@ struct Row<'a> {
     time: Option<Spread>,
     bytes: u64,
     flops: u64,
+    /// What it adds to a tick, in µs; none where that is what the stamps say.
+    adds: Option<f64>,
     /// In µs.
     predicted: Option<f64>,
 }
@@ -219,12 +243,12 @@ impl<'a> Row<'a> {
     fn new(dispatch: &'a Dispatch, times: &[f64], bind: onetrip_core::expr::Bind) -> Row<'a> {
         let time = Spread::of(times).map(|s| s.scaled(1e6));
         let bytes = dispatch.cost.read.eval(bind).saturating_add(dispatch.cost.written.eval(bind));
-        Row { dispatch, time, bytes, flops: dispatch.cost.flops.eval(bind), predicted: None }
+        Row { dispatch, time, bytes, flops: dispatch.cost.flops.eval(bind), adds: None, predicted: None }
     }
 
     /// How far the prediction is off.
     fn off(&self) -> Option<f64> {
-        off(self.predicted?, self.time?.median)
+        off(self.predicted?, self.adds.or(self.time.map(|t| t.median))?)
     }
 
     /// Per second, where the clock saw any time pass.
@@ -239,7 +263,7 @@ impl<'a> Row<'a> {
             "us_min": t.map(|t| t.min), "us_max": t.map(|t| t.max),
             "share": t.map(|t| if tick > 0.0 { t.median / tick } else { 0.0 }),
             "bytes": self.bytes, "flops": self.flops, "bytes_per_s": self.rate(self.bytes), "flop_per_s": self.rate(self.flops),
-            "predicted_us": self.predicted, "predicted_off": self.off(),
+            "adds_us": self.adds, "predicted_us": self.predicted, "predicted_off": self.off(),
         })
     }
 
@@ -250,14 +274,43 @@ impl<'a> Row<'a> {
         let us = t.map_or(NOT_OFFERED.into(), |t| format!("{:.1}", t.median));
         let part = t.map_or("–".into(), |t| share(t.median, tick));
         let predicted = self.predicted.map_or("–".into(), |us| format!("{us:.1}"));
+        let adds = self.adds.map_or("–".into(), |us| format!("{us:.1}"));
         let off = off_cell(self.off());
         let (bytes, flops) = (rate(self.bytes), rate(self.flops));
-        vec![n.to_string(), d.name.clone(), d.kernel.clone(), us, range, predicted, off, part, bytes, flops]
+        vec![n.to_string(), d.name.clone(), d.kernel.clone(), us, range, adds, predicted, off, part, bytes, flops]
     }
 }
 
 fn share(part: f64, whole: f64) -> String {
     if whole > 0.0 { format!("{:.1} %", 100.0 * part / whole) } else { "–".into() }
+}
+
+/// What one row of a kind is predicted to take, in µs.
+fn kind_predicted(kind: &Kind, rows: &[Row]) -> Option<f64> {
+    let sum: Option<f64> = kind.rows.iter().map(|&n| rows[n].predicted).sum();
+    sum.map(|us| us / kind.rows.len() as f64)
+}
+
+fn kind_json(kind: &Kind, rows: &[Row]) -> Value {
+    let predicted = kind_predicted(kind, rows);
+    json!({
+        "name": kind.name, "kernel": rows[kind.rows[0]].dispatch.kernel, "rows": kind.rows, "adds_us": kind.adds,
+        "predicted_us": predicted, "predicted_off": predicted.zip(kind.adds).and_then(|(p, a)| off(p, a.median)),
+    })
+}
+
+fn kind_cells(kind: &Kind, rows: &[Row]) -> Vec<String> {
+    let predicted = kind_predicted(kind, rows);
+    let us = |us: Option<f64>| us.map_or("–".into(), |us| format!("{us:.2}"));
+    vec![
+        kind.name.clone(),
+        rows[kind.rows[0]].dispatch.kernel.clone(),
+        kind.rows.len().to_string(),
+        us(kind.adds.map(|s| s.median)),
+        kind.adds.map_or(String::new(), |s| format!("{:.2}–{:.2}", s.min, s.max)),
+        us(predicted),
+        off_cell(predicted.zip(kind.adds).and_then(|(p, a)| off(p, a.median))),
+    ]
 }
 
 /// Dispatches and time in µs by op, most time first.
@@ -287,7 +340,7 @@ mod tests {
         let bind = Bind { t: 1, s: 1, l: 8 };
         let row = Row::new(&plan.dispatches[0], &[], bind);
         let cells = row.cells(0, 100.0);
-        assert_eq!((cells[3].as_str(), cells[4].as_str(), cells[7].as_str()), (NOT_OFFERED, "", "–"));
+        assert_eq!((cells[3].as_str(), cells[4].as_str(), cells[8].as_str()), (NOT_OFFERED, "", "–"));
         assert!(row.json(0, 100.0)["us"].is_null() && row.rate(5).is_none());
         let timed = Row::new(&plan.dispatches[0], &[2e-6, 3e-6, 4e-6], bind);
         assert_eq!(timed.cells(0, 100.0)[3], "3.0");

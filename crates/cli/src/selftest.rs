@@ -13,7 +13,8 @@ use onetrip_core::expr::Bind;
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::{Case, Compute, Op};
-use onetrip_core::selftest::{CaseResult, Verdict, run_case};
+use onetrip_core::run::prepare;
+use onetrip_core::selftest::{CaseResult, Verdict, case_plan, run_case};
 use onetrip_core::simd::Isa;
 use onetrip_engine::model::{Model, ModelOptions};
 use onetrip_engine::step::Engine;
@@ -80,13 +81,16 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
         "cpu" => format!("cpu ({}, {threads} threads)", isa.name()),
         _ => name.to_string(),
     };
-    let mut results: Vec<CaseResult> = vec![];
-    for (name, cases) in Op::all_cases() {
-        if args.op.as_ref().is_none_or(|wanted| wanted == name) {
-            let cases = cases.into_iter().map(|case| Case { compute: args.compute.unwrap_or(case.compute), ..case });
-            results.extend(cases.map(|case| run_case(&mut *device, name, &case, args.seed)));
-        }
-    }
+    let wanted = |op: &str| args.op.as_ref().is_none_or(|wanted| wanted == op);
+    let computing = |case: Case| Case { compute: args.compute.unwrap_or(case.compute), ..case };
+    let of_op = |(op, cases): (&'static str, Vec<Case>)| cases.into_iter().map(move |case| (op, computing(case)));
+    let cases: Vec<(&'static str, Case)> =
+        Op::all_cases().into_iter().filter(|(op, _)| wanted(op)).flat_map(of_op).collect();
+    let target = device.target();
+    // A case that has no plan says so when it runs.
+    prepare(cases.iter().filter_map(|(_, case)| case_plan(case, target).ok()), &mut *device);
+    let run = |(op, case): &(&'static str, Case)| run_case(&mut *device, op, case, args.seed);
+    let results: Vec<CaseResult> = cases.iter().map(run).collect();
     let count = |is: fn(&Verdict) -> bool| results.iter().filter(|r| is(&r.verdict)).count();
     let failed = count(|v| matches!(v, Verdict::Fail(_)));
     let gaps = count(|v| matches!(v, Verdict::Gap(_)));
@@ -156,14 +160,12 @@ fn replays(times: usize, path: &Path, (name, threads, isa): (&str, usize, Isa), 
     let mut engine = Engine::load(model, device, 128, 4, threads, &|_, _| {})?;
     let mut bar = None;
     let all: usize = STEPS.iter().map(|(.., less)| times.div_ceil(*less)).sum();
-    let (mut done, mut rows) = (0, vec![]);
-    for (step, bind, less) in STEPS {
-        let found = engine.replay(bind, times.div_ceil(less), &mut |_| {
-            done += 1;
-            progress(&mut bar, "replaying", done, all);
-        })?;
-        rows.push((step, found));
-    }
+    let mut done = 0;
+    let found = engine.replays(&STEPS.map(|(_, bind, less)| (bind, times.div_ceil(less))), &mut || {
+        done += 1;
+        progress(&mut bar, "replaying", done, all);
+    })?;
+    let rows: Vec<(&str, Replays)> = STEPS.iter().map(|(step, ..)| *step).zip(found).collect();
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }

@@ -256,6 +256,8 @@ pub trait Device: Send {
     fn read_state(&mut self, index: usize) -> Vec<u8>;
     /// Overwrites a state's bytes.
     fn write_state(&mut self, index: usize, bytes: &[u8]);
+    /// Overwrites a state with what another of the same size holds, in the order of the runs; nothing waits for it.
+    fn copy_state(&mut self, from: usize, to: usize);
     /// Before every run, fills slots with NaN and puts guard bytes behind each, and notes who writes where: for tests.
     fn set_guards(&mut self, on: bool);
     /// The guard bytes are as they were put, and no two workers wrote to the same place in one dispatch.

@@ -32,7 +32,8 @@ impl Setting {
     /// The site of an op with these inputs and outputs.
     pub fn site(&self, graph: &Graph, ins: &[ValueId], outs: &[ValueId]) -> Site {
         let ins = graph.sigs(ins);
-        Site { outs: graph.sigs(outs), class: self.class(&ins), ins, compute: self.compute, target: self.target }
+        let (class, one_each) = (self.class(&ins), self.one_each);
+        Site { outs: graph.sigs(outs), class, one_each, ins, compute: self.compute, target: self.target }
     }
 }
 

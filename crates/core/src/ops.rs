@@ -187,6 +187,8 @@ pub struct Site {
     pub outs: Vec<Sig>,
     /// How many rows the plan is for.
     pub class: RowClass,
+    /// Every sequence has one token: row i is that of sequence i.
+    pub one_each: bool,
     /// Precision of activations.
     pub compute: Compute,
     /// Where it will run.

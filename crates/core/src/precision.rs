@@ -59,14 +59,14 @@ pub fn rounding(weight: &Sig, compute: Compute, target: Target, class: RowClass)
     let has_codes = weight.layout() != Layout::Stored;
     let halves = has_tensor_cores(target) && weight.width.is_multiple_of(32);
     let is_wgsl = matches!(target, Target::Wgsl(_));
-    // In WGSL codes of a few dozen rows have no kernel on integers that is faster than cooperative matrices.
-    let codes_stay = class < if is_wgsl { RowClass::Some } else { RowClass::Many };
+    // From a dozen rows on no kernel on integers is faster: each block of 32 would have its sums scaled.
+    let halves = halves && class >= RowClass::Some;
     match compute {
         Compute::F32 => Rounding::None,
-        Compute::Int8 if has_codes && (!halves || codes_stay) => Rounding::Int8,
-        Compute::Int8 | Compute::F16 if halves && class >= RowClass::Some => Rounding::F16,
+        Compute::Int8 if has_codes && !halves => Rounding::Int8,
+        Compute::Int8 | Compute::F16 if halves => Rounding::F16,
         // WGSL has no bf16.
-        Compute::Bf16 if halves && class >= RowClass::Some && !is_wgsl => Rounding::Bf16,
+        Compute::Bf16 if halves && !is_wgsl => Rounding::Bf16,
         _ => Rounding::None,
     }
 }
@@ -94,8 +94,8 @@ mod tests {
         let cuda = Target::Cuda(CudaCaps::default());
         let (codes, floats) = (sig(DType::Q4_0, Layout::Planes), sig(DType::F16, Layout::Stored));
         assert_eq!(rounding(&codes, Compute::Int8, cuda, RowClass::One), Rounding::Int8);
-        assert_eq!(rounding(&codes, Compute::Int8, cuda, RowClass::Some), Rounding::Int8);
-        assert_eq!(rounding(&codes, Compute::Int8, cuda, RowClass::Many), Rounding::F16);
+        assert_eq!(rounding(&codes, Compute::Int8, cuda, RowClass::Few), Rounding::Int8);
+        assert_eq!(rounding(&codes, Compute::Int8, cuda, RowClass::Some), Rounding::F16);
         assert_eq!(rounding(&codes, Compute::F16, cuda, RowClass::Some), Rounding::F16);
         assert_eq!(rounding(&floats, Compute::Int8, cuda, RowClass::One), Rounding::None);
         assert_eq!(rounding(&floats, Compute::Int8, cuda, RowClass::Some), Rounding::F16);

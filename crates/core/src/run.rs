@@ -16,3 +16,13 @@ pub fn record(plan: &Arc<Plan>, device: &mut dyn Device, probe: &mut dyn Probe) 
     }
     Ok(device.finish())
 }
+
+/// Shows a device all dispatches of some plans at once, without running them: one that compiles kernels does that on all
+/// processors, where one plan after the other would leave most of them idle. What does not compile is said when it is recorded.
+pub fn prepare(plans: impl IntoIterator<Item = Plan>, device: &mut dyn Device) {
+    let mut plans = plans.into_iter();
+    let Some(mut joint) = plans.next() else { return };
+    joint.dispatches.extend(plans.flat_map(|plan| plan.dispatches));
+    device.begin(&Arc::new(joint));
+    device.finish();
+}

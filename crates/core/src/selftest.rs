@@ -216,7 +216,7 @@ fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeErro
     let setting = Setting {
         tokens: RowClass::of(case.batch.t as usize),
         seqs: RowClass::of(case.batch.s as usize),
-        one_each: false,
+        one_each: case.batch.t == case.batch.s,
         compute: case.compute,
         target,
     };
@@ -290,6 +290,8 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
         }
         let counted = device.counts().dispatches;
         let ran = device.submit(&recording, &batch)?;
+        // What went wrong on the device is said as that, and not as guards that cannot be read.
+        device.wait()?;
         if !device.guards_intact() {
             return Err(wrong(format!("run {run} wrote beyond an output, or two workers wrote to one place")));
         }

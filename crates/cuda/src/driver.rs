@@ -9,12 +9,14 @@ use onetrip_core::ops::CudaCaps;
 
 use crate::libs::Lib;
 
-/// Percent of the first-level cache that kernels with up to [`SMALL_SHARED`] bytes of dynamic shared memory ask to have as
-/// such. Left alone the driver divides the cache for each kernel differently, and such neighbours seem to overlap less: a tick
-/// on an H200 with this went from 409 to 383 µs (Qwen2.5-0.5B Q4_0), 496 to 480 (F16), 1780 to 1714 (Qwen3.5-9B Q4_0); that of
-/// 8 sequences of Llama-8B Q4_0, whose kernels need more, from 2614 to 2657. 25 and 35 % did the same, 100 % was slower.
-const CARVEOUT: i32 = 50;
-const SMALL_SHARED: u32 = 48 * 1024;
+/// Percent of the first-level cache that kernels of a plan ask to have as shared memory if none of them has more than
+/// [`SMALL_SHARED`] bytes of it. Left alone the driver divides the cache for each kernel differently, and such neighbours seem
+/// to overlap less: a tick on an H200 with this went from 409 to 383 µs (Qwen2.5-0.5B Q4_0), 496 to 480 (F16), 1780 to 1714
+/// (Qwen3.5-9B Q4_0). 25 and 35 % did the same, 100 % was slower. Where some kernels need more, asking costs: for 8 sequences
+/// of Llama-8B Q4_0 from 2614 to 2657.
+pub const CARVEOUT: u32 = 50;
+/// See [`CARVEOUT`].
+pub const SMALL_SHARED: u32 = 48 * 1024;
 
 /// What the driver refused.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -55,6 +57,9 @@ impl Kind {
             | CUDA_ERROR_INVALID_PC
             | CUDA_ERROR_HARDWARE_STACK_ERROR
             | CUDA_ERROR_ASSERT
+            | CUDA_ERROR_CONTAINED
+            | CUDA_ERROR_EXTERNAL_DEVICE
+            | CUDA_ERROR_NVLINK_UNCORRECTABLE
             | CUDA_ERROR_ECC_UNCORRECTABLE => Kind::Fatal,
             _ => Kind::Other,
         }
@@ -262,6 +267,12 @@ impl Gpu {
         check(unsafe { cu::cuMemsetD8Async(at, byte, bytes as usize, self.stream) }, || "filling memory".into())
     }
 
+    /// Copies within the device, in the order of the stream.
+    pub fn copy(&self, from: u64, to: u64, bytes: u64) -> Result<(), DriverError> {
+        // SAFETY: callers name memory that they own, as large as that.
+        check(unsafe { cu::cuMemcpyDtoDAsync_v2(to, from, bytes as usize, self.stream) }, || "copying a state".into())
+    }
+
     /// Copies to the device and waits.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.wait()?;
@@ -347,11 +358,6 @@ impl Gpu {
                 let code = cu::cuFuncSetAttribute(function, attribute, shared as i32);
                 check(code, || format!("asking for {shared} bytes of shared memory for {entry}"))?;
             }
-            if shared <= SMALL_SHARED {
-                let attribute = cu::CUfunction_attribute::CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
-                let code = cu::cuFuncSetAttribute(function, attribute, CARVEOUT);
-                check(code, || format!("dividing the first-level cache for {entry}"))?;
-            }
         }
         Ok(Kernel(function))
     }
@@ -361,9 +367,18 @@ impl Gpu {
         let mut values = args.to_vec();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| (v as *mut u64).cast()).collect();
         // SAFETY: an all-zero attribute is a valid one.
-        let mut attribute: cu::CUlaunchAttribute = unsafe { std::mem::zeroed() };
-        attribute.id = cu::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
-        attribute.value.programmaticStreamSerializationAllowed = 1;
+        let mut attributes: [cu::CUlaunchAttribute; 2] = unsafe { std::mem::zeroed() };
+        let mut count = 0;
+        if dependent {
+            attributes[count].id = cu::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
+            attributes[count].value.programmaticStreamSerializationAllowed = 1;
+            count += 1;
+        }
+        if let Some(percent) = shape.carveout {
+            attributes[count].id = cu::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT;
+            attributes[count].value.sharedMemCarveout = percent;
+            count += 1;
+        }
         let config = cu::CUlaunchConfig {
             gridDimX: shape.groups,
             gridDimY: 1,
@@ -373,8 +388,8 @@ impl Gpu {
             blockDimZ: 1,
             sharedMemBytes: shape.shared,
             hStream: self.stream,
-            attrs: &mut attribute,
-            numAttrs: dependent as u32,
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: count as u32,
         };
         // SAFETY: the kernel takes as many pointers as its text has operands, and the driver copies them now.
         let code = unsafe { cu::cuLaunchKernelEx(&config, kernel.0, pointers.as_mut_ptr(), std::ptr::null_mut()) };
@@ -458,6 +473,8 @@ pub struct Shape {
     pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
+    /// Percent of the first-level cache that it would have as shared memory; none leaves that to the driver.
+    pub carveout: Option<u32>,
 }
 
 /// Device memory.

@@ -49,6 +49,8 @@ pub(crate) struct CudaRecording {
     pub entries: Vec<Entry>,
     /// Kernels of the plan's rows.
     pub kernels: Vec<Option<(Kernel, Arc<Text>)>>,
+    /// What all of them ask for: see [`crate::driver::CARVEOUT`].
+    pub carveout: Option<u32>,
     /// Graphs by the shape of the batch; none after its first run, which is not worth a graph yet.
     pub graphs: std::sync::Mutex<Graphs>,
 }
@@ -86,7 +88,7 @@ impl CudaDevice {
             let Some((kernel, text)) = &r.kernels[*n] else { continue };
             // A row without work is handed over like any other: its group finds nothing to do.
             let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX).max(1);
-            let shape = Shape { groups, threads: text.workgroup, shared: text.shared };
+            let shape = Shape { groups, threads: text.workgroup, shared: text.shared, carveout: r.carveout };
             // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
             let dependent = self.properties.sm >= 90 && event.is_none() && !is_first && !self.options.serial;
             let done = self.gpu.launch(*kernel, &args, shape, dependent);

@@ -23,7 +23,7 @@ pub mod lt;
 pub mod nvrtc;
 mod ticks;
 
-use driver::{DriverError, Event, Gpu, Kernel, Kind, Memory, NoGpu, Pinned, Properties};
+use driver::{CARVEOUT, DriverError, Event, Gpu, Kernel, Kind, Memory, NoGpu, Pinned, Properties, SMALL_SHARED};
 use hand_over::{CudaRecording, Entry};
 use lt::Lt;
 use nvrtc::{CompileError, Compiler};
@@ -190,7 +190,16 @@ impl CudaDevice {
         for (text, code) in wanted.into_iter().zip(codes) {
             let failed = |why: String| DeviceError::Failed { device: self.name.clone(), at: String::new(), why };
             let code = code.map_err(|e| failed(e.to_string()))?;
-            let kernel = self.gpu.load(&code, &text.entry, text.shared).map_err(|e| failed(e.to_string()))?;
+            let load = |code: &[u8]| self.gpu.load(code, &text.entry, text.shared);
+            let kernel = match load(&code) {
+                // What was kept of it may be damaged.
+                Err(e) if e.kind == Kind::Other => {
+                    let code = self.compiler.compile_anew(&text.entry, &text.source);
+                    load(&code.map_err(|e| failed(e.to_string()))?)
+                }
+                loaded => loaded,
+            };
+            let kernel = kernel.map_err(|e| failed(e.to_string()))?;
             self.kernels.insert((**text).clone(), kernel);
         }
         Ok(())
@@ -332,10 +341,12 @@ impl Device for CudaDevice {
 
     fn begin(&mut self, plan: &Arc<Plan>) {
         let kernels = plan.dispatches.iter().map(|_| None).collect();
-        self.recording =
-            Some(CudaRecording { plan: plan.clone(), entries: vec![], kernels, graphs: Default::default() });
-        // Errors come out of `encode`, which asks for each kernel again.
         let texts: Vec<Arc<Text>> = plan.dispatches.iter().filter_map(text_of).collect();
+        let is_small = texts.iter().all(|t| t.shared <= SMALL_SHARED);
+        let carveout = is_small.then_some(CARVEOUT);
+        self.recording =
+            Some(CudaRecording { plan: plan.clone(), entries: vec![], kernels, carveout, graphs: Default::default() });
+        // Errors come out of `encode`, which asks for each kernel again.
         let _ = self.gpu.enter();
         let _ = self.prepare(&texts);
     }
@@ -471,6 +482,11 @@ impl Device for CudaDevice {
 
     fn write_state(&mut self, index: usize, bytes: &[u8]) {
         let _ = self.gpu.enter().and_then(|()| self.gpu.write(self.states[index].at, bytes));
+    }
+
+    fn copy_state(&mut self, from: usize, to: usize) {
+        let (from, to) = (&self.states[from], &self.states[to]);
+        let _ = self.gpu.enter().and_then(|()| self.gpu.copy(from.at, to.at, from.bytes.min(to.bytes)));
     }
 
     fn set_guards(&mut self, on: bool) {

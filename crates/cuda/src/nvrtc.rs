@@ -79,6 +79,16 @@ impl Compiler {
         Ok(code)
     }
 
+    /// As [`Compiler::compile`], but what is kept is not looked at and is replaced: for code that the driver does not take.
+    pub fn compile_anew(&self, entry: &str, source: &str) -> Result<Binary, CompileError> {
+        let defines: Vec<&str> = self.defines.iter().map(String::as_str).collect();
+        let code = self.compile_now(entry, source, &defines)?;
+        if let Some(folder) = &self.cache {
+            keep(&folder.join(self.key(source, &defines)), &code);
+        }
+        Ok(code)
+    }
+
     /// Compiles many texts, on `threads` threads, in the order given.
     pub fn compile_all(&self, texts: &[(&str, &str)], threads: usize) -> Vec<Result<Binary, CompileError>> {
         let next = std::sync::atomic::AtomicUsize::new(0);

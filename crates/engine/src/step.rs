@@ -58,6 +58,10 @@ struct Flight {
     running: Running,
 }
 
+/// Tokens of a step whose logits are all wanted, as a rule: those of 128 rows of a large vocabulary are 78 MB, of 512 they
+/// would be 311 MB.
+pub const LOGIT_ROWS: usize = 128;
+
 /// A loaded model on a device.
 pub struct Engine {
     model: Model,
@@ -74,6 +78,8 @@ pub struct Engine {
     context: usize,
     sequences: usize,
     top: usize,
+    /// Bytes of each of the model's states.
+    state_bytes: Vec<u64>,
 }
 
 impl Engine {
@@ -139,7 +145,20 @@ impl Engine {
         let (plans, scheduler) =
             (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));
         let (flights, launches, ticks, top) = (VecDeque::new(), 0, 1, 0);
-        Ok(Engine { model, device, plans, scheduler, flights, launches, ticks, vocabulary, context, sequences, top })
+        Ok(Engine {
+            model,
+            device,
+            plans,
+            scheduler,
+            flights,
+            launches,
+            ticks,
+            vocabulary,
+            context,
+            sequences,
+            top,
+            state_bytes: bytes,
+        })
     }
 
     /// The model.
@@ -305,8 +324,8 @@ impl Engine {
         }
     }
 
-    /// Logits after every token of a text, row by row: `each(index, logits)`.
-    pub fn logits(&mut self, ids: &[u32], each: &mut dyn FnMut(usize, &[f32])) -> Result<(), StepError> {
+    /// Logits after every token of a text, row by row: `each(index, logits)`; `rows` tokens a step.
+    pub fn logits(&mut self, ids: &[u32], rows: usize, each: &mut dyn FnMut(usize, &[f32])) -> Result<(), StepError> {
         self.check_ids(ids)?;
         if ids.len() > self.context {
             let (n, c) = (ids.len(), self.context);
@@ -316,9 +335,8 @@ impl Engine {
         let seq = seq.ok_or_else(|| StepError::Input("all sequences are in use".into()))?;
         self.scheduler.set_tokens(seq, ids);
         let mut at = 0;
-        // Logits of 128 rows of a large vocabulary are 78 MB; of 512 they would be 311 MB.
         while at < ids.len() {
-            let Some(mut batch) = self.scheduler.next(128) else { break };
+            let Some(mut batch) = self.scheduler.next(rows) else { break };
             let out = self.run(&mut batch, Want::AllLogits)?;
             out.chunks_exact(self.vocabulary).enumerate().for_each(|(i, row)| each(at + i, row));
             at += batch.ids.len();
@@ -373,10 +391,12 @@ impl Engine {
         Ok(Recorded { plan, recording })
     }
 
-    /// Records the plan of a class of batches without its rows: what remains is handing over and waiting.
-    pub fn record_empty(&mut self, key: PlanKey) -> Result<Recorded, StepError> {
-        let plan = Plan { dispatches: vec![], ..(*self.recorded(key)?.plan).clone() };
-        let plan = Arc::new(plan);
+    /// Records only those rows of the plan of a class of batches: what a tick takes without the others is what they add to
+    /// it, and without any what remains is handing over and waiting.
+    pub fn record_rows(&mut self, key: PlanKey, is_kept: &dyn Fn(usize) -> bool) -> Result<Recorded, StepError> {
+        let plan = &self.recorded(key)?.plan;
+        let kept = plan.dispatches.iter().enumerate().filter(|(n, _)| is_kept(*n)).map(|(_, d)| d.clone()).collect();
+        let plan = Arc::new(Plan { dispatches: kept, ..(**plan).clone() });
         let recording = record(&plan, &mut *self.device, &mut Silent)?;
         Ok(Recorded { plan, recording })
     }
@@ -389,6 +409,17 @@ impl Engine {
         let run = self.device.submit(&recorded.recording, batch)?;
         self.device.wait()?;
         Ok((run, start.elapsed().as_secs_f64()))
+    }
+
+    /// Seconds of one of `n` runs of a recording in a row: the host hands the next one over while the device is at work.
+    pub fn burst(&mut self, recorded: &Recorded, batch: &mut StepBatch, n: usize) -> Result<f64, StepError> {
+        batch.fill_rope(&recorded.plan.ropes);
+        let start = Instant::now();
+        for _ in 0..n {
+            self.device.submit(&recorded.recording, batch)?;
+        }
+        self.device.wait()?;
+        Ok(start.elapsed().as_secs_f64() / n as f64)
     }
 
     /// Rows of the first output of a run of [`Engine::submit`].

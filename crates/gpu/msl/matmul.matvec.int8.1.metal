@@ -1,4 +1,4 @@
-// For the case "q4_1, stored, one".
+// For the case "q4_1 of 96, 1 rows".
 // language: metal2.4
 #include <metal_stdlib>
 #include <simd/simd.h>
@@ -21,13 +21,13 @@ struct type_4 {
 };
 typedef metal::float4 type_6[1];
 struct type_8 {
-    metal::uint4 inner[32];
+    metal::uint4 inner[6];
 };
 struct type_9 {
-    float inner[16];
+    float inner[3];
 };
 struct type_12 {
-    metal::int2 inner[16];
+    metal::int2 inner[3];
 };
 typedef metal::uint4 type_13[1];
 struct type_14 {
@@ -41,16 +41,16 @@ struct type_16 {
 };
 typedef float type_17[1];
 constant uint WG = 128u;
-constant uint K = 512u;
+constant uint K = 96u;
 constant uint TURNS = 1u;
 constant uint ROWS = 1u;
 constant uint LANES = 32u;
 constant bool NATURAL = false;
 constant bool PERMUTED = true;
 constant uint AT_PERMUTED = 0u;
-constant uint AT_SCALES = 128u;
-constant uint AT_SUMS = 144u;
-constant uint ROUNDED_ROW = 176u;
+constant uint AT_SCALES = 24u;
+constant uint AT_SUMS = 28u;
+constant uint ROUNDED_ROW = 36u;
 constant bool NORM = false;
 constant float EPS = 0.0;
 constant uint w0_ROWS = 37u;
@@ -58,8 +58,8 @@ constant uint w0_BITS = 4u;
 constant uint w0_GROUP = 32u;
 constant float w0_ZERO = 0.0;
 constant bool w0_OFFSET = true;
-constant uint w0_AT_SCALES = 2368u;
-constant uint w0_AT_OFFSETS = 2688u;
+constant uint w0_AT_SCALES = 448u;
+constant uint w0_AT_OFFSETS = 512u;
 constant uint Y0_WIDTH = 37u;
 
 uint batch_t(
@@ -208,7 +208,7 @@ void stage(
             }
             loop_init_2 = false;
             uint _e7 = i_2;
-            if (_e7 < 128u) {
+            if (_e7 < 24u) {
             } else {
                 break;
             }
@@ -223,7 +223,7 @@ void stage(
         }
         float _e25 = sum_2;
         float _e26 = workgroup_sum(_e25, lid_3, reduce_part);
-        float _e32 = divide(1.0, metal::sqrt((_e26 / 512.0) + EPS));
+        float _e32 = divide(1.0, metal::sqrt((_e26 / 96.0) + EPS));
         factor = _e32;
     }
     uint2 loop_bound_3 = uint2(4294967295u);
@@ -237,13 +237,13 @@ void stage(
         }
         loop_init_3 = false;
         uint _e35 = from;
-        if (_e35 < 128u) {
+        if (_e35 < 24u) {
         } else {
             break;
         }
         {
             uint _e38 = from;
-            uint i_5 = metal::min(_e38 + lid_3, 127u);
+            uint i_5 = metal::min(_e38 + lid_3, 23u);
             float _e44 = norm_at(4u * i_5);
             float _e49 = norm_at((4u * i_5) + 1u);
             float _e54 = norm_at((4u * i_5) + 2u);
@@ -303,7 +303,7 @@ void stage(
             uint word = as_type<uint>(packed_char4(code));
             uint unnamed_4 = metal::simd_shuffle_xor(word, 1u);
             uint _e127 = from;
-            if ((_e127 + lid_3) < 128u) {
+            if ((_e127 + lid_3) < 24u) {
                 if (NATURAL) {
                     staged_codes.inner[i_5 >> 2u][i_5 & 3u] = word;
                 }
@@ -409,7 +409,7 @@ Sums dot_w0_(
             uint _e8 = turn;
             uint block_2 = (_e8 * LANES) + lane;
             if (true) {
-                local = block_2 >= 16u;
+                local = block_2 >= 3u;
             } else {
                 local = false;
             }
@@ -419,12 +419,12 @@ Sums dot_w0_(
             }
             c = type_14 {};
             if (true) {
-                metal::uint4 _e28 = w0_[(row * 16u) + block_2];
+                metal::uint4 _e28 = w0_[(row * 3u) + block_2];
                 c.inner[0] = _e28;
             } else {
-                metal::uint4 _e37 = w0_[(row * 32u) + (2u * block_2)];
+                metal::uint4 _e37 = w0_[(row * 6u) + (2u * block_2)];
                 c.inner[0] = _e37;
-                metal::uint4 _e48 = w0_[((row * 32u) + (2u * block_2)) + 1u];
+                metal::uint4 _e48 = w0_[((row * 6u) + (2u * block_2)) + 1u];
                 c.inner[1] = _e48;
             }
             scale_1 = type_15 {};
@@ -485,7 +485,7 @@ Sums dot_w0_(
                     bool _e91 = local_1;
                     if (_e91) {
                         uint _e92 = t_2;
-                        uint at_2 = (_e92 * 44u) + (2u * block_2);
+                        uint at_2 = (_e92 * 9u) + (2u * block_2);
                         half_ = type_16 {};
                         if (true) {
                             metal::uint4 _e103 = rounded_four(at_2 + 0u, staged_codes);

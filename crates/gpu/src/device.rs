@@ -527,6 +527,13 @@ impl Device for GpuDevice {
         }
     }
 
+    fn copy_state(&mut self, from: usize, to: usize) {
+        let _ = self.settle();
+        if let (Some((from, bytes)), Some((to, _))) = (self.states.get(from), self.states.get(to)) {
+            self.memory.copy(from, to, *bytes);
+        }
+    }
+
     fn set_guards(&mut self, on: bool) {
         self.guarded = on.then(Vec::new);
     }

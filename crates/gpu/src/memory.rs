@@ -99,6 +99,13 @@ impl Memory {
         }
     }
 
+    /// Copies whole words from the beginning of a buffer to that of another.
+    pub fn copy(&self, from: &Buffer, to: &Buffer, bytes: u64) {
+        let mut encoder = self.device.create_command_encoder(&Default::default());
+        encoder.copy_buffer_to_buffer(from, 0, to, 0, bytes.next_multiple_of(4));
+        self.queue.submit([encoder.finish()]);
+    }
+
     /// Reads bytes back; waits for everything that was handed over.
     pub fn read(&self, buffer: &Buffer, at: u64, bytes: u64) -> Result<Vec<u8>, DeviceError> {
         let size = bytes.next_multiple_of(4);

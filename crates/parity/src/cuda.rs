@@ -51,6 +51,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
         "kernels/a CUDA text that does not compile is named, with the compiler's words",
         refused,
     ));
+    tests.push(Trial::ignorable_test("kernels/CUDA code that was kept and is damaged is made anew", damaged));
     for model in MODELS {
         tests.push(Trial::test(format!("plans/cuda has a kernel for every row of {model}"), move || {
             model_plans(model, caps(90)).map(drop)
@@ -90,9 +91,11 @@ fn model_plans(name: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
             device: "cuda".into(),
         };
         let mut model = Model::new(shape::open(name)?, options)?;
-        let seqs = RowClass::One;
-        for tokens in [RowClass::One, RowClass::Few, RowClass::Some, RowClass::Many] {
-            let one_each = tokens == RowClass::One;
+        // Tokens of one sequence, and one token of each.
+        let classes = [RowClass::One, RowClass::Few, RowClass::Some, RowClass::Many];
+        let of_one = classes.map(|tokens| (tokens, RowClass::One, tokens == RowClass::One));
+        let of_each = classes[1..].iter().map(|&class| (class, class, true));
+        for (tokens, seqs, one_each) in of_one.into_iter().chain(of_each) {
             let plan = model.plan(PlanKey { tokens, seqs, one_each, want: Want::Sample { top: 0 } })?;
             if let Some((n, row)) = plan.gaps().next() {
                 return Err(format!("dispatch {n} ({}) is a gap: {}", row.name, row.gap.unwrap_or("")).into());
@@ -127,6 +130,26 @@ fn compile(sm: u32, plans: &[Plan]) -> Result<Completion, Failed> {
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
     for made in compiler.compile_all(&sources, threads) {
         made?;
+    }
+    Ok(Completion::Completed)
+}
+
+/// A file of the cache that is damaged is used until the driver refuses it; then the kernel is made anew, and kept.
+fn damaged() -> Result<Completion, Failed> {
+    let folder = tempfile::tempdir()?;
+    let compiler = match Compiler::new(90, Some(folder.path().into()), &switch::cuda_libraries()) {
+        Ok(compiler) => compiler,
+        Err(e) => return Ok(Completion::ignored_with(format!("not run: {e}"))),
+    };
+    let (entry, text) = ("k", "extern \"C\" __global__ void k() {}");
+    let good = compiler.compile(entry, text, &[])?;
+    let kept: Vec<_> = std::fs::read_dir(folder.path())?.collect::<Result<_, _>>()?;
+    let [kept] = &kept[..] else { return Err(format!("{} files are kept of one kernel", kept.len()).into()) };
+    std::fs::write(kept.path(), "nonsense")?;
+    let used = compiler.compile(entry, text, &[])?;
+    let anew = compiler.compile_anew(entry, text)?;
+    if used != b"nonsense" || anew != good || std::fs::read(kept.path())? != good {
+        return Err("the cache is not used, or what was made anew is not kept".into());
     }
     Ok(Completion::Completed)
 }

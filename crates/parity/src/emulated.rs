@@ -224,6 +224,12 @@ impl Device for Emulated {
         self.states[index].as_mut().copy_from_slice(bytes);
     }
 
+    fn copy_state(&mut self, from: usize, to: usize) {
+        if let Ok([from, to]) = self.states.get_disjoint_mut([from, to]) {
+            to.as_mut().copy_from_slice(from.as_ref());
+        }
+    }
+
     fn set_guards(&mut self, _: bool) {}
 
     fn guards_intact(&mut self) -> bool {

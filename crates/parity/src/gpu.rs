@@ -84,8 +84,9 @@ pub fn tests() -> Vec<Trial> {
         }
     }
     type Test = fn() -> Result<(), Failed>;
-    let models: [(&str, Test); 3] = [
+    let models: [(&str, Test); 4] = [
         ("pages/qwen35/computes what the numpy implementation does (gpu)", crate::qwen35::numpy_on_gpu),
+        ("pages/qwen35/replays of a step begin from the same states (gpu)", crate::qwen35::replays_on_gpu),
         ("models/tiny/logits are those of the CPU (gpu)", tiny),
         ("models/tiny/logits are the same with every matrix in shards (gpu)", tiny_in_shards),
     ];
@@ -256,7 +257,7 @@ pub fn lowered(case: &Case, target: Target, compute: Compute) -> Option<Plan> {
     graph.outputs =
         outs.into_iter().filter(|&v| !matches!(graph.values[v].sig.role, Role::State(_) | Role::Recurrent)).collect();
     let (tokens, seqs) = (RowClass::of(case.batch.t as usize), RowClass::of(case.batch.s as usize));
-    let setting = Setting { tokens, seqs, one_each: false, compute, target };
+    let setting = Setting { tokens, seqs, one_each: case.batch.t == case.batch.s, compute, target };
     lower(graph, setting, &Fuse::None, &Layouts::new(), "test").ok()
 }
 

@@ -63,8 +63,14 @@ fn one_run_loop() -> Result<(), Failed> {
     if !wrong.is_empty() {
         return Err(format!("a second run loop: {}", wrong.join(", ")).into());
     }
-    if found.len() != 3 || files.len() < 30 {
-        return Err(format!("{} calls in {} files: is the loop still in run.rs?", found.len(), files.len()).into());
+    // A plan that is only shown to a device, for its kernels, begins and finishes too; rows are handed over in one place.
+    let count = |wanted: &str| found.iter().filter(|(call, _)| *call == wanted).count();
+    let [rows, begun, finished] = ["device.encode(", "device.begin(", "device.finish("].map(count);
+    if rows != 1 || begun != finished || begun == 0 || files.len() < 30 {
+        let (all, files) = (found.len(), files.len());
+        return Err(
+            format!("{all} calls, {rows} of them with a row, in {files} files: is the loop still in run.rs?").into()
+        );
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use onetrip_core::fuse::{Fuse, RULES};
 use onetrip_core::ops::Compute;
 use onetrip_core::simd::Isa;
 use onetrip_engine::files::ModelFile;
-use onetrip_engine::step::Engine;
+use onetrip_engine::step::{Engine, LOGIT_ROWS};
 
 use crate::harness::{
     Answers, CHUNK, Options, difference, differences, exceeds, forced, load, only, root_mean_square, sequences,
@@ -101,7 +101,7 @@ fn papers(arch: &'static str) -> Result<(), Failed> {
             let mut engine = load(file()?, &Options::f32().fused(fuse.clone()))?;
             let mut worst = 0f32;
             let mut rows = 0;
-            engine.logits(&ids, &mut |i, row| {
+            engine.logits(&ids, LOGIT_ROWS, &mut |i, row| {
                 let want: Vec<f32> = want[i].iter().map(|x| *x as f32).collect();
                 let off = difference(row, &want);
                 worst = if exceeds(off, worst) { off } else { worst };

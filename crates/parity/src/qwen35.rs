@@ -30,7 +30,7 @@ const SUMS: f32 = 1e-3;
 /// The tests.
 pub fn tests() -> Vec<Trial> {
     type Test = fn() -> Result<(), Failed>;
-    let all: [(&str, Test); 9] = [
+    let all: [(&str, Test); 10] = [
         ("computes what the numpy implementation does, alone and in a ragged batch", numpy),
         ("no rule, every rule alone and all rules agree (f32)", rules_f32),
         ("no rule and all rules agree (int8)", rules_int8),
@@ -40,6 +40,7 @@ pub fn tests() -> Vec<Trial> {
         ("a slot that another text used begins at zero", slots),
         ("a decode step has five dispatches a layer", dispatches),
         ("sizes that disagree are refused by name", bad_sizes),
+        ("replays of a step begin from the same states", || replays(&Options::default())),
     ];
     all.into_iter().map(|(what, test)| Trial::test(format!("pages/qwen35/{what}"), test)).collect()
 }
@@ -248,6 +249,25 @@ fn numpy() -> Result<(), Failed> {
 pub(crate) fn numpy_on_gpu() -> Result<(), Failed> {
     let have = answers(&Shape::small().gguf(DType::F32)?, &Options::f32().on_gpu())?;
     within("all texts of the reference", differences(&have, &reference()), SUMS)
+}
+
+/// The next test on the first wgpu adapter.
+pub(crate) fn replays_on_gpu() -> Result<(), Failed> {
+    replays(&Options::default().on_gpu())
+}
+
+/// A step that runs again gives the same bits: its states are put back.
+fn replays(o: &Options) -> Result<(), Failed> {
+    let file = Shape::small().gguf(DType::Q4_0)?;
+    let mut engine = open(&file, &Options { context: 64, sequences: 4, ..o.clone() })?;
+    let (prompt, token) = (Bind { t: 24, s: 2, l: 12 }, Bind { t: 1, s: 1, l: 13 });
+    let mut runs = 0;
+    let found = engine.replays(&[(prompt, 3), (token, 4)], &mut || runs += 1)?;
+    let held = found.iter().all(|r| r.hold() && r.different == 0 && r.numbers > 0);
+    if !held || runs != 7 {
+        return Err(format!("{runs} runs: {found:?}").into());
+    }
+    Ok(())
 }
 
 fn rules_f32() -> Result<(), Failed> {

@@ -8,7 +8,7 @@ use onetrip_core::fuse::{Fuse, RULES};
 use onetrip_core::ops::Compute;
 use onetrip_engine::files::{Kind, ModelFile};
 use onetrip_engine::generate::{Limits, generate};
-use onetrip_engine::step::Engine;
+use onetrip_engine::step::{Engine, LOGIT_ROWS};
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use serde_json::Value as Json;
 
@@ -281,7 +281,7 @@ fn perplexity_with(known: Known, o: &Options) -> Result<(), Failed> {
 /// Perplexity of a text, and how many of its tokens were predicted.
 fn perplexity_of(engine: &mut Engine, tokens: &[u32]) -> Result<(f64, usize), Failed> {
     let (mut sum, mut n) = (0f64, 0);
-    engine.logits(tokens, &mut |i, row| {
+    engine.logits(tokens, LOGIT_ROWS, &mut |i, row| {
         if let Some(&next) = tokens.get(i + 1) {
             let max = row.iter().fold(f32::NEG_INFINITY, |a, b| a.max(*b)) as f64;
             let total: f64 = row.iter().map(|x| (*x as f64 - max).exp()).sum();

@@ -6,12 +6,13 @@ use std::time::Instant;
 
 use onetrip_core::batch::StepBatch;
 use onetrip_core::cost::chains::Chain;
+use onetrip_core::cost::chains::layers::{Layers, layers};
 use onetrip_core::cost::chains::pairs::{Extent, FORMATS, Pair, pairs, tiny};
 use onetrip_core::cost::{Curve, Kind, Profile};
 use onetrip_core::device::{Device, DeviceError, Recording, WeightData};
 use onetrip_core::plan::Plan;
 use onetrip_core::probe::Silent;
-use onetrip_core::run::record;
+use onetrip_core::run::{prepare, record};
 use onetrip_engine::profiles;
 use onetrip_engine::scheduler::PAGE_LEN;
 
@@ -27,10 +28,23 @@ const MOST_IN_BURST: f64 = 32.0;
 /// No dispatch takes less: what seems so is noise of a busy machine.
 const LEAST_US: f64 = 0.01;
 
-/// Zeros on the host, which stand for every weight.
-struct Zeros(Arc<Vec<u8>>, usize);
+/// Bytes on the host that stand for every weight.
+struct Filler(Arc<Vec<u8>>, usize);
 
-impl AsRef<[u8]> for Zeros {
+/// Bytes that are small positive numbers in any type, and no two of a length alike: what chooses the largest has to look.
+fn filler(bytes: usize) -> Vec<u8> {
+    let mut state = 1u32;
+    let mut next = |i: usize| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let byte = (state >> 24) as u8;
+        // The upper byte of a 16-bit or 32-bit number.
+        if i % 2 == 1 { 0x2c + byte % 8 } else { byte }
+    };
+    let block: Vec<u8> = (0..bytes.min(1 << 20)).map(&mut next).collect();
+    block.iter().copied().cycle().take(bytes).collect()
+}
+
+impl AsRef<[u8]> for Filler {
     fn as_ref(&self) -> &[u8] {
         &self.0[..self.1]
     }
@@ -101,12 +115,15 @@ fn measure(
     curves: &mut Curves,
 ) -> Result<Vec<String>, Fail> {
     let mut all = pairs(formats, extent).map_err(|e| Fail::Work(format!("a chain cannot be made: {e}")))?;
-    prepare(gpu, &mut all)?;
-    let mut zeros = Arc::default();
-    let (mut launch, mut skipped, mut bar, total) = (0.0, vec![], None, all.len());
+    let mut groups = layers(formats, extent).map_err(|e| Fail::Work(format!("a layer cannot be made: {e}")))?;
+    let chains = all.iter_mut().map(|p| &mut p.short).chain(groups.iter_mut().map(|g| &mut g.chain));
+    let plans: Vec<Plan> = chains.map(|chain| plan_of(gpu, chain)).collect::<Result<_, _>>()?;
+    prepare(plans, gpu);
+    let mut filled = Arc::default();
+    let (mut launch, mut skipped, mut bar, total) = (0.0, vec![], None, all.len() + groups.len());
     for (n, pair) in all.iter_mut().enumerate() {
         progress(&mut bar, "measuring", n, total);
-        let found = match one(gpu, pair, &mut zeros, repeat) {
+        let found = match one(gpu, pair, &mut filled, repeat) {
             Ok(found) => found,
             Err(DeviceError::Memory { .. } | DeviceError::Gap { .. }) => {
                 skipped.push(format!("{} at {:.0}", pair.curve, pair.x));
@@ -134,7 +151,22 @@ fn measure(
         }
         curves.add(&pair.curve, 0, pair.x, Spread { median: ys[0], min, max });
     }
-    host(gpu, &mut zeros, repeat, extent, curves)?;
+    let mut turns = vec![];
+    for (n, group) in groups.iter_mut().enumerate() {
+        progress(&mut bar, "measuring", all.len() + n, total);
+        let points = group.rows.iter().filter_map(|r| r.point.as_ref());
+        let what = points.map(|(curve, x)| format!("{curve} at {x:.0}")).collect::<Vec<_>>().join(", ");
+        match in_layers(gpu, group, &mut filled, repeat, curves, &mut turns) {
+            Ok(()) => {}
+            Err(DeviceError::Memory { .. } | DeviceError::Gap { .. }) => skipped.push(what),
+            Err(e) => {
+                note(&format!("it was measuring {what}"));
+                return Err(e.into());
+            }
+        }
+    }
+    rest_of(curves, "turn", 0.0, &turns.iter().map(|us| us.max(0.0)).collect::<Vec<_>>());
+    host(gpu, &mut filled, repeat, extent, curves)?;
     copies(gpu, repeat, extent, curves)?;
     if let Some(bar) = bar {
         bar.finish_and_clear();
@@ -176,29 +208,12 @@ fn plan_of(gpu: &dyn Device, chain: &mut Chain) -> Result<Plan, DeviceError> {
     chain.plan(gpu.target()).map_err(|e| DeviceError::Batch(e.to_string()))
 }
 
-/// Shows the device all dispatches at once: one that compiles kernels does that on all processors.
-fn prepare(gpu: &mut dyn Device, all: &mut [Pair]) -> Result<(), DeviceError> {
-    let mut joint: Option<Plan> = None;
-    for pair in all {
-        let plan = plan_of(gpu, &mut pair.short)?;
-        match &mut joint {
-            Some(joint) => joint.dispatches.extend(plan.dispatches),
-            None => joint = Some(plan),
-        }
-    }
-    if let Some(joint) = joint {
-        gpu.begin(&Arc::new(joint));
-        gpu.finish();
-    }
-    Ok(())
-}
-
-fn load_weights(gpu: &mut dyn Device, chain: &Chain, zeros: &mut Arc<Vec<u8>>) -> Result<(), DeviceError> {
+fn load_weights(gpu: &mut dyn Device, chain: &Chain, filled: &mut Arc<Vec<u8>>) -> Result<(), DeviceError> {
     let most = chain.weights.iter().copied().max().unwrap_or(0) as usize;
-    if zeros.len() < most {
-        *zeros = Arc::new(vec![0; most]);
+    if filled.len() < most {
+        *filled = Arc::new(filler(most));
     }
-    let weight = |&size: &u64| -> WeightData { Arc::new(Zeros(zeros.clone(), size as usize)) };
+    let weight = |&size: &u64| -> WeightData { Arc::new(Filler(filled.clone(), size as usize)) };
     gpu.set_weights(chain.weights.iter().map(weight).collect())?;
     gpu.set_states(&chain.state_bytes(PAGE_LEN))
 }
@@ -207,13 +222,18 @@ fn load_weights(gpu: &mut dyn Device, chain: &Chain, zeros: &mut Arc<Vec<u8>>) -
 fn one(
     gpu: &mut dyn Device,
     pair: &mut Pair,
-    zeros: &mut Arc<Vec<u8>>,
+    filled: &mut Arc<Vec<u8>>,
     repeat: usize,
 ) -> Result<Vec<(f64, f64)>, DeviceError> {
     let (short, long) = (plan_of(gpu, &mut pair.short)?, plan_of(gpu, &mut pair.long)?);
     // The shorter chain's weights and states are the first of the longer one's.
-    load_weights(gpu, &pair.long, zeros)?;
+    load_weights(gpu, &pair.long, filled)?;
     let (short, long) = (Ready::new(gpu, &pair.short, short)?, Ready::new(gpu, &pair.long, long)?);
+    in_turns(gpu, &short, &long, repeat)
+}
+
+/// Seconds of a run of each, in turns, so that a slow moment of the machine hits both.
+fn in_turns(gpu: &mut dyn Device, short: &Ready, long: &Ready, repeat: usize) -> Result<Vec<(f64, f64)>, DeviceError> {
     let mut once = 0.0;
     // A recording is kept from its second run on.
     for _ in 0..3 {
@@ -224,10 +244,56 @@ fn one(
     (0..repeat).map(|_| Ok((short.burst(gpu, n)?, long.burst(gpu, n)?))).collect()
 }
 
+/// What each row of layers takes, and into `turns` what a dispatch of whole layers takes longer.
+fn in_layers(
+    gpu: &mut dyn Device,
+    group: &mut Layers,
+    filled: &mut Arc<Vec<u8>>,
+    repeat: usize,
+    curves: &mut Curves,
+    turns: &mut Vec<f64>,
+) -> Result<(), DeviceError> {
+    let (target, depth) = (gpu.target(), group.depth);
+    plan_of(gpu, &mut group.chain)?;
+    load_weights(gpu, &group.chain, filled)?;
+    // µs a layer, by run: of rows, or of whole layers.
+    let each = |gpu: &mut dyn Device, group: &mut Layers, rows: Option<&[&str]>, all: usize| {
+        let mut ready = |gpu: &mut dyn Device, layers: usize| {
+            let plan = group.plan(target, rows, layers).map_err(|e| DeviceError::Batch(e.to_string()))?;
+            Ready::new(gpu, &group.chain, plan)
+        };
+        let (short, long) = (ready(gpu, all / 2)?, ready(gpu, all)?);
+        let found = in_turns(gpu, &short, &long, repeat)?;
+        let us = found.iter().map(|(short, long)| 1e6 * (long - short) / (all - all / 2) as f64);
+        Ok::<Vec<f64>, DeviceError>(us.collect())
+    };
+    let mut found: Vec<(&'static str, Vec<f64>)> = vec![];
+    for n in 0..group.rows.len() {
+        let (name, times, behind) = (group.rows[n].name, group.rows[n].times, group.rows[n].behind);
+        let rows: Vec<&str> = behind.into_iter().chain([name]).collect();
+        let mut us = each(gpu, group, Some(&rows), times)?;
+        if let Some((_, before)) = found.iter().find(|(name, _)| Some(*name) == behind) {
+            us.iter_mut().zip(before).for_each(|(us, before)| *us -= before);
+        }
+        if let Some((curve, x)) = &group.rows[n].point {
+            rest_of(curves, curve, *x, &us.iter().map(|us| us.max(LEAST_US)).collect::<Vec<_>>());
+        }
+        found.push((name, us));
+    }
+    if group.is_whole {
+        let whole = each(gpu, group, None, depth)?;
+        let rows: Vec<&Vec<f64>> =
+            group.rows.iter().zip(&found).filter(|(row, _)| row.is_in_layers()).map(|(_, (_, us))| us).collect();
+        let alone = |run: usize| rows.iter().map(|us| us[run]).sum::<f64>();
+        turns.extend(whole.iter().enumerate().map(|(run, us)| (us - alone(run)) / rows.len() as f64));
+    }
+    Ok(())
+}
+
 /// The host's side: handing over so many dispatches, one, and one with its wait.
 fn host(
     gpu: &mut dyn Device,
-    zeros: &mut Arc<Vec<u8>>,
+    filled: &mut Arc<Vec<u8>>,
     repeat: usize,
     extent: Extent,
     curves: &mut Curves,
@@ -236,7 +302,7 @@ fn host(
     for &depth in depths {
         let mut chain = tiny(depth, false).map_err(|e| Fail::Work(e.to_string()))?;
         let plan = plan_of(gpu, &mut chain)?;
-        load_weights(gpu, &chain, zeros)?;
+        load_weights(gpu, &chain, filled)?;
         let ready = Ready::new(gpu, &chain, plan)?;
         ready.burst(gpu, 3)?;
         let (mut submit, mut wait) = (vec![], vec![]);

@@ -198,6 +198,16 @@ fn a_teacher_meets_the_tokens_that_greedy_choice_made() {
         let margin = top[0][1].as_f64().unwrap() - step["logit"].as_f64().unwrap();
         assert!(top[0][0].as_u64() == Some(id) || margin < 0.1, "{step}");
     }
+    // One token a step, as in generation: the same but for rounding.
+    let one = onetrip(&["ppl", "--tokens", &prompt, "--teacher", &made, "--rows", "1", "--json"]).json();
+    let logits = |v: &Value| -> Vec<f64> {
+        v["steps"].as_array().into_iter().flatten().map(|s| s["logit"].as_f64().unwrap_or(f64::NAN)).collect()
+    };
+    let (together, one) = (logits(&out), logits(&one));
+    assert_eq!(together.len(), one.len());
+    assert!(together.iter().zip(&one).all(|(a, b)| (a - b).abs() < 0.2), "{together:?} {one:?}");
+    assert_ne!(together, one, "these kernels round differently");
+    onetrip(&["ppl", "--teacher", &made, "--rows", "0"]).refused(2, &["--rows"]);
     // Without anything before them, the ids predict each other and what would follow.
     let alone = onetrip(&["ppl", "--teacher", &made, "--json"]).json();
     assert_eq!((alone["steps"].as_array().map(Vec::len), &alone["predictions"]), (Some(8), &7.into()));

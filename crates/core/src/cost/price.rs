@@ -100,7 +100,7 @@ impl<'p> Pricer<'p> {
     /// One dispatch of a plan whose working set is `set` bytes, in µs.
     pub fn dispatch(&self, d: &Dispatch, bind: Bind, set: f64) -> f64 {
         match self.profile.kind {
-            Kind::Gpu => self.gpu_work(d, bind, set).unwrap_or_else(|| self.sized(&d.cost, bind, set)),
+            Kind::Gpu => self.turn() + self.gpu_work(d, bind, set).unwrap_or_else(|| self.sized(&d.cost, bind, set)),
             Kind::Cpu => self.launch() * (1 + d.grid_syncs) as f64 + self.cpu_work(d, bind, set),
         }
     }
@@ -108,6 +108,11 @@ impl<'p> Pricer<'p> {
     /// One hand-over and its join, in µs.
     pub fn launch(&self) -> f64 {
         self.time("launch", 0.0).unwrap_or(0.0)
+    }
+
+    /// What a dispatch takes longer than in a chain of its own kind, as another kernel is in front of it.
+    pub fn turn(&self) -> f64 {
+        self.time("turn", 0.0).unwrap_or(0.0)
     }
 
     /// Bytes per second at which a working set is read.
@@ -151,20 +156,41 @@ impl<'p> Pricer<'p> {
         work.unwrap_or_else(|| self.sized(&d.cost, bind, set) - self.launch())
     }
 
-    /// A dispatch of a GPU by the curves of its op, launch included; none where there are none.
+    /// A dispatch of a GPU by the curves of its op, launch included; none where there are none, and for steps that make
+    /// nothing but scratch.
     fn gpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
-        let first = d.operands.first()?.sig.as_ref()?;
-        let (rows, read) = (first.rows.eval(bind), d.cost.read.eval(bind) as f64);
+        // Operands that are no values of the graph (the batch's words, scratch) may come first.
+        let values = |is_written: bool| {
+            d.operands.iter().filter(move |o| o.is_written == is_written).filter_map(|o| o.sig.as_ref())
+        };
+        let read = d.cost.read.eval(bind) as f64;
+        let rows = values(true).find(|s| !s.is_state())?.rows.eval(bind);
         match d.op {
             "matmul" => {
-                let weights = || d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| is_matrix(s, first.width));
+                let is_matrix = |o: &&Operand| {
+                    o.sig.as_ref().is_some_and(|s| s.is_weight() && s.rows.constant().is_some_and(|r| r > 1))
+                };
+                let matrices = || d.operands.iter().filter(is_matrix);
+                let weights = || matrices().filter_map(|o| o.sig.as_ref());
                 let all: f64 = weights().map(|s| s.bytes().eval(bind) as f64).sum();
+                // Shards of a weight are one of it.
+                let products = matrices().map(|o| o.what).collect::<std::collections::BTreeSet<_>>().len();
+                let is_pair = products > values(true).count();
+                let form = match (is_pair, d.kernel.contains("norm+")) {
+                    (true, _) => "pair",
+                    (false, true) => "norm",
+                    (false, false) => "sum",
+                };
                 let (mut stream, mut arithmetic) = (0.0, 0.0);
                 for s in weights() {
                     let (format, bytes) = (s.dtype.name(), s.bytes().eval(bind) as f64);
-                    let at = |how: &str| self.time(&format!("stream.{format}.{how}"), all);
+                    let at = |how: &str| {
+                        let alone = || self.stream(&format!("stream.{format}.{how}"), all, set);
+                        self.stream(&format!("stream.{format}.{form}.{how}"), all, set).or_else(alone)
+                    };
                     let (hot, from_memory) = (at("hot")?, at("cold")?);
-                    stream += bytes / all * (hot + self.coldness(set) * (from_memory - hot).max(0.0));
+                    // What is hot was measured of few bytes only: more of it are never slower than from memory.
+                    stream += bytes / all * (from_memory - (1.0 - self.coldness(set)) * (from_memory - hot).max(0.0));
                     if rows > 1 {
                         let operations = 2.0 * s.rows.constant().unwrap_or(0) as f64 * (s.width as u64 * rows) as f64;
                         arithmetic += 1e6 * operations / self.rate(&format!("matmul.{format}"), rows as f64)?;
@@ -173,15 +199,26 @@ impl<'p> Pricer<'p> {
                 (all > 0.0).then(|| stream.max(self.launch() + arithmetic))
             }
             // Measured with one row.
-            "attention" if rows <= 8 => {
+            "attention" if (rows <= 8 || rows == bind.s) && d.kernel.starts_with("attention/") => {
                 let cache = d.operands.iter().filter_map(|o| o.sig.as_ref()).find_map(|s| s.cache())?;
-                let dim = [64, 128, 256].into_iter().min_by_key(|have: &usize| have.abs_diff(cache.dim))?;
-                self.time(&format!("attention.{dim}"), read)
+                self.time(&format!("attention.{}", measured_dim(cache.dim)), read)
+            }
+            "attention" if d.kernel.starts_with("attention/") => {
+                let cache = values(false).find_map(|s| s.cache())?;
+                let dim = measured_dim(cache.dim);
+                let rate = self.rate(&format!("attention.blocks.{dim}"), rows as f64)?;
+                Some(self.launch() + 1e6 * d.cost.flops.eval(bind) as f64 / rate)
             }
             "delta_net" if rows == bind.s => self.time("delta_net", read),
-            "sample" => Some(self.launch() + (self.time("sample", first.width as f64)? - self.launch()).max(0.0)),
+            "sample" => self.time("sample", values(false).find(|s| !s.is_state())?.width as f64),
             _ => None,
         }
+    }
+
+    /// Time of so many bytes by a curve of them; those beyond its end at the rate at which the working set is read.
+    fn stream(&self, curve: &str, bytes: f64, set: f64) -> Option<f64> {
+        let end = self.profile.value(curve, self.threads, |c| c.x[c.x.len() - 1])?;
+        Some(self.time(curve, bytes.min(end))? + 1e6 * (bytes - end).max(0.0) / self.bandwidth(set))
     }
 
     /// Norm and rounding of one row of `k`, in µs.
@@ -262,7 +299,7 @@ impl<'p> Pricer<'p> {
         // The dispatch's own operations say how many (query, key) pairs there are, windows counted.
         let pairs = d.cost.flops.eval(bind) as f64 / (4.0 * heads * cache.dim as f64);
         let keys = pairs / (bind.t as f64).max(1.0);
-        let dim = [64, 128, 256].into_iter().min_by_key(|have: &usize| have.abs_diff(cache.dim))?;
+        let dim = measured_dim(cache.dim);
         let scale = cache.dim as f64 / dim as f64;
         let items = d.grid.eval(bind);
         let share = rounds(items, d.grain, self.threads) as f64 / items.max(1) as f64;
@@ -311,6 +348,11 @@ impl<'p> Pricer<'p> {
         let (hot, cold) = (cost(2e6), cost(f64::MAX));
         if cold <= hot { 1.0 } else { ((cost(set) - hot) / (cold - hot)).clamp(0.0, 1.0) }
     }
+}
+
+/// The nearest width of heads that is measured.
+fn measured_dim(dim: usize) -> usize {
+    [64, 128].into_iter().find(|have| dim <= have * 3 / 2).unwrap_or(256)
 }
 
 /// A dispatch touches no slot that the one before it writes, and writes none that it touches.

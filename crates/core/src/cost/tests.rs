@@ -11,7 +11,7 @@ use crate::ops::elementwise::{Elementwise, Unary};
 use crate::ops::embed::Embed;
 use crate::ops::matmul::Matmul;
 use crate::ops::rms_norm::{RmsNorm, WHOLE_ROW};
-use crate::ops::{Compute, RowClass, Target};
+use crate::ops::{Compute, CudaCaps, RowClass, Target};
 use crate::plan::{Plan, choose_layouts, lower, lower_assuming};
 use crate::simd::Isa;
 use crate::tensor::Sig;
@@ -54,9 +54,13 @@ fn setting(target: Target) -> Setting {
 }
 
 fn plan(fuse: &Fuse) -> Plan {
-    let (g, target) = (graph(), Target::Cpu(Isa::Portable));
+    plan_on(Target::Cpu(Isa::Portable), fuse)
+}
+
+fn plan_on(target: Target, fuse: &Fuse) -> Plan {
+    let g = graph();
     let layouts = choose_layouts(&g, target, Compute::Int8);
-    lower(g, setting(target), fuse, &layouts, "cpu").expect("a plan")
+    lower(g, setting(target), fuse, &layouts, "device").expect("a plan")
 }
 
 #[test]
@@ -128,9 +132,10 @@ fn a_gpu_with_curves_of_its_ops_is_priced_by_them_and_by_what_a_dispatch_waits_f
         curve("encode", &[1.0, 101.0], &[1.0, 1001.0]),
     ];
     let mut profile = profile(Kind::Gpu, curves);
-    let p = plan(&Fuse::None);
+    // Kernels of GPUs read the batch's words in front of the values.
+    let p = plan_on(Target::Cuda(CudaCaps::default()), &Fuse::None);
     let tick = Pricer::new(&profile, 1).tick(&p, ONE);
-    let bytes = p.dispatches[2].operands[1].bytes.eval(ONE) as f64;
+    let bytes = DType::Q8_0.row_bytes(256).expect("whole blocks") as f64 * 512.0;
     // The rate does not fall with the set, so everything counts as cold.
     assert!((tick.rows[2] - (6.0 + 10.0 * (bytes - 1e4) / (1e6 - 1e4))).abs() < 1e-6, "{}", tick.rows[2]);
     // Each of these reads what the one before wrote: none is cheaper than a launch that waits.
@@ -147,7 +152,7 @@ fn a_gpu_with_curves_of_its_ops_is_priced_by_them_and_by_what_a_dispatch_waits_f
     let x = g.push("x", Embed { scale: 1.0 }, &[table]).expect("shapes")[0];
     g.outputs =
         (0..2).map(|i| g.push(format!("scale{i}"), Elementwise::scale(0.5), &[x]).expect("shapes")[0]).collect();
-    let target = Target::Cuda(crate::ops::CudaCaps::default());
+    let target = Target::Cuda(CudaCaps::default());
     let apart = lower(g, setting(target), &Fuse::None, &Default::default(), "cuda").expect("a plan");
     let rows = Pricer::new(&profile, 1).tick(&apart, ONE).rows;
     assert!(rows[1] >= 3.0 && (rows[1] - rows[2] - 2.0).abs() < 1e-6, "{rows:?}");
@@ -185,7 +190,7 @@ fn what_has_no_kernel_is_fused_only_when_that_is_assumed() {
     let made = |assume| {
         let (g, target) = (graph(), Target::Cpu(Isa::Portable));
         // Weights as they lie on GPUs: no CPU kernel reads them.
-        let layouts = choose_layouts(&g, Target::Cuda(crate::ops::CudaCaps::default()), Compute::Int8);
+        let layouts = choose_layouts(&g, Target::Cuda(CudaCaps::default()), Compute::Int8);
         lower_assuming(g, setting(target), &Fuse::All, &layouts, "cpu", assume).expect("a plan")
     };
     let (refused, assumed) = (made(false), made(true));

@@ -57,6 +57,14 @@ DEVICE uint4 stream16(const void* p) {
                  : "l"(p));
     return v;
 }
+// The same; the second-level cache gets the whole line of 128 bytes, which a neighbour asks for next.
+DEVICE uint4 stream16_line(const void* p) {
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
 DEVICE u16 stream2(const void* p) {
     u16 v;
     asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(p));
@@ -73,8 +81,36 @@ DEVICE void cp_async16(void* shared, const void* global) {
 DEVICE void cp_async4(void* shared, const void* global) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
 }
+// 4, 8 or 16 bytes, or zeros where there is nothing.
+template <int BYTES> DEVICE void cp_async_or_zero(void* shared, const void* global, bool is_there) {
+    const u32 to = (u32)__cvta_generic_to_shared(shared);
+    if (BYTES == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(is_there ? 16 : 0) : "memory");
+    } else {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(global), "n"(BYTES == 16 ? 8 : BYTES), "r"(is_there ? BYTES : 0)
+                     : "memory");
+    }
+}
 DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
+
+// Arithmetic on pairs of f16.
+DEVICE u32 sub_pairs(u32 a, u32 b) {
+    u32 c;
+    asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+    return c;
+}
+DEVICE u32 mul_pairs(u32 a, u32 b) {
+    u32 c;
+    asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+    return c;
+}
+// a · b + c, rounded once.
+DEVICE u32 fma_pairs(u32 a, u32 b, u32 c) {
+    u32 d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+}
 
 // Four squares of 8 x 8 numbers of 16 bits from shared memory, by a whole warp: lane i names row i % 8 of square i / 8 and
 // gets the pair at row i / 4, place i % 4 of each.

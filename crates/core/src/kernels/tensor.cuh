@@ -84,3 +84,16 @@ DEVICE float of_block(const float* p, u32 rank) {
 #endif
     return x;
 }
+// The same of four numbers side by side.
+DEVICE float4 four_of_block(const float* p, u32 rank) {
+    float4 x = make_float4(0, 0, 0, 0);
+#if __CUDA_ARCH__ >= 900
+    u32 there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(shared_place(p)), "r"(rank));
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(x.x), "=f"(x.y), "=f"(x.z), "=f"(x.w)
+                 : "r"(there)
+                 : "memory");
+#endif
+    return x;
+}

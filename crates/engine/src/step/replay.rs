@@ -1,6 +1,5 @@
 //! Running one recorded step again and again from the same states: whatever differs in a bit depends on time.
 
-use onetrip_core::batch::StepBatch;
 use onetrip_core::expr::Bind;
 use onetrip_core::tensor::Role;
 
@@ -36,18 +35,38 @@ impl Replays {
     }
 }
 
+/// A step that is replayed: the shape of its batch, and how often it runs besides its first time.
+pub type Step = (Bind, usize);
+
 impl Engine {
-    /// Runs the step of a batch of this shape, all logits, once and `times` more, each time from the same recurrent states;
-    /// caches are written anew with the same. `each` hears of every run.
-    pub fn replay(&mut self, bind: Bind, times: usize, each: &mut dyn FnMut(usize)) -> Result<Replays, StepError> {
+    /// Runs each step of a batch of this shape, all logits, once and so many times more, each time from the same recurrent
+    /// states; caches are written anew with the same. States begin as zeros; a step finds what the one before it left. `each`
+    /// hears of every run.
+    pub fn replays(&mut self, steps: &[Step], each: &mut dyn FnMut()) -> Result<Vec<Replays>, StepError> {
+        // A recurrent state has a second place behind the model's own: what every run begins from stays on the device.
+        let states = self.model.states().iter().enumerate();
+        let recurrent: Vec<usize> = states.filter(|(_, s)| s.role == Role::Recurrent).map(|(i, _)| i).collect();
+        let own = self.state_bytes.len();
+        let kept: Vec<(usize, usize)> = recurrent.iter().enumerate().map(|(n, &state)| (state, own + n)).collect();
+        let bytes = self.state_bytes.iter().copied().chain(recurrent.iter().map(|&i| self.state_bytes[i]));
+        let bytes: Vec<u64> = bytes.collect();
+        self.device.set_states(&bytes)?;
+        steps.iter().map(|step| self.replay(*step, &kept, each)).collect()
+    }
+
+    fn replay(
+        &mut self,
+        (bind, times): Step,
+        kept: &[(usize, usize)],
+        each: &mut dyn FnMut(),
+    ) -> Result<Replays, StepError> {
         let mut batch = self.shaped_batch(bind)?;
         let (tokens, seqs) = (bind.t as usize, bind.s as usize);
         let key = PlanKey::of(tokens, seqs, Want::AllLogits);
         self.recorded(key)?;
-        let recurrent: Vec<usize> =
-            self.model.states().iter().enumerate().filter(|(_, s)| s.role == Role::Recurrent).map(|(i, _)| i).collect();
-        let begin: Vec<Vec<u8>> = recurrent.iter().map(|&i| self.device.read_state(i)).collect();
-        let want = self.run_bits(&mut batch)?;
+        kept.iter().for_each(|&(state, place)| self.device.copy_state(state, place));
+        let want = self.run(&mut batch, Want::AllLogits)?;
+        let want: &[u32] = bytemuck::cast_slice(&want);
         let after = self.all_states();
         let ledger = self.plans[&key].plan.ledger(bind);
         let planned = [ledger.dispatches, ledger.commits, ledger.waits];
@@ -58,13 +77,16 @@ impl Engine {
             if run == 1 {
                 before = Some(self.counted());
             }
-            recurrent.iter().zip(&begin).for_each(|(&i, bytes)| self.device.write_state(i, bytes));
-            let have = self.run_bits(&mut batch)?;
-            if let Some(at) = have.iter().zip(&want).position(|(a, b)| a != b) {
+            kept.iter().for_each(|&(state, place)| self.device.copy_state(place, state));
+            let have = self.run(&mut batch, Want::AllLogits)?;
+            let have: &[u32] = bytemuck::cast_slice(&have);
+            // All of it at once: only where a bit differs it is of interest which.
+            if have != want {
                 made.different += 1;
+                let at = have.iter().zip(want).position(|(a, b)| a != b).unwrap_or(want.len());
                 made.first.get_or_insert((run, at));
             }
-            each(run);
+            each();
         }
         if let Some(before) = before {
             let (now, runs) = (self.counted(), (times - 1) as f64);
@@ -79,10 +101,6 @@ impl Engine {
     fn counted(&self) -> [u64; 3] {
         let counts = self.device.counts();
         [counts.dispatches, counts.commits, counts.waits]
-    }
-
-    fn run_bits(&mut self, batch: &mut StepBatch) -> Result<Vec<u32>, StepError> {
-        Ok(self.run(batch, Want::AllLogits)?.into_iter().map(f32::to_bits).collect())
     }
 
     fn all_states(&mut self) -> Vec<Vec<u8>> {

@@ -123,7 +123,7 @@ static void make_fibers(char* stacks) {
 }
 // Copies to shared memory on their way, of each thread: they arrive when it waits for them and not before.
 struct Copy { void* to; const void* from; u32 bytes, group; };
-static const u32 MOST_COPIES = 256;
+static const u32 MOST_COPIES = 1024;
 static Copy copies[MOST_THREADS][MOST_COPIES];
 static u32 copy_count[MOST_THREADS], copy_group[MOST_THREADS];
 static void run_block(bool is_backwards) {
@@ -216,6 +216,7 @@ DEVICE uint4 stream16(const void* p) {
     check((uintptr_t)p % 16 == 0);
     uint4 v; std::memcpy(&v, p, 16); return v;
 }
+DEVICE uint4 stream16_line(const void* p) { return stream16(p); }
 DEVICE u16 stream2(const void* p) { u16 v; std::memcpy(&v, p, 2); return v; }
 DEVICE void fetch_line(const void*) {}
 
@@ -226,6 +227,11 @@ DEVICE void cp_async(void* shared, const void* global, u32 bytes) {
 }
 DEVICE void cp_async16(void* shared, const void* global) { cp_async(shared, global, 16); }
 DEVICE void cp_async4(void* shared, const void* global) { cp_async(shared, global, 4); }
+template <u32 BYTES> DEVICE void cp_async_or_zero(void* shared, const void* global, bool is_there) {
+    static const uint4 zero = {0, 0, 0, 0};
+    check(!is_there || (uintptr_t)global % BYTES == 0);
+    cp_async(shared, is_there ? global : &zero, BYTES);
+}
 DEVICE void cp_async_commit() { copy_group[current]++; }
 template <u32 N> DEVICE void cp_async_wait() {
     u32 left = 0;
@@ -235,6 +241,14 @@ template <u32 N> DEVICE void cp_async_wait() {
         else copies[current][left++] = c;
     }
     copy_count[current] = left;
+}
+
+// f16 has 11 bits and f32 24: sums, products and products with a sum of two f16 are rounded once.
+template <class F> DEVICE u32 of_pairs(F number) { return to_f16(number(0)) | (u32)to_f16(number(16)) << 16; }
+DEVICE u32 sub_pairs(u32 a, u32 b) { return of_pairs([&](u32 s) { return from_f16((u16)(a >> s)) - from_f16((u16)(b >> s)); }); }
+DEVICE u32 mul_pairs(u32 a, u32 b) { return of_pairs([&](u32 s) { return from_f16((u16)(a >> s)) * from_f16((u16)(b >> s)); }); }
+DEVICE u32 fma_pairs(u32 a, u32 b, u32 c) {
+    return of_pairs([&](u32 s) { return (float)((double)from_f16((u16)(a >> s)) * from_f16((u16)(b >> s)) + from_f16((u16)(c >> s))); });
 }
 
 DEVICE void load_squares(u32 (&r)[4], const void* row) {

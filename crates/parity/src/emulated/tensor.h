@@ -26,14 +26,13 @@ static u32 transposed(u32 x) {
 }
 
 static void copy16(void* to, const void* from, bool is_there) {
-    check((uintptr_t)to % 16 == 0 && (!is_there || (uintptr_t)from % 16 == 0));
-    if (is_there) std::memcpy(to, from, 16);
-    else std::memset(to, 0, 16);
+    cp_async_or_zero<16>(to, from, is_there);
 }
-static inline void copies_end() {}
-template <int N> static inline void copies_wait() {}
+static inline void copies_end() { cp_async_commit(); }
+template <int N> static inline void copies_wait() { cp_async_wait<N>(); }
 static inline void cluster_arrive() {}
 static inline void cluster_wait() {}
 static inline void cluster_sync() {}
 static inline void cluster_leave() {}
 static inline float of_block(const float* p, u32) { return *p; }
+static inline float4 four_of_block(const float* p, u32) { return *(const float4*)p; }

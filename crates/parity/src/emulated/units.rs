@@ -144,6 +144,9 @@ fn run_compiler(source: &Path, library: &Path) -> Result<(), String> {
         "-shared",
         "-w",
         "-fno-strict-aliasing",
+        // A GPU takes no load that is not aligned; a processor would.
+        "-fsanitize=alignment",
+        "-fno-sanitize-recover=alignment",
         // Libraries that run side by side have nothing in common.
         "-fno-gnu-unique",
     ];

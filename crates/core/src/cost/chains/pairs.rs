@@ -29,17 +29,12 @@ pub struct Extent {
 }
 
 impl Extent {
-    fn of<T: Clone>(self, all: &[T], few: &[T]) -> Vec<T> {
+    pub(super) fn of<T: Clone>(self, all: &[T], few: &[T]) -> Vec<T> {
         if self.quick { few.to_vec() } else { all.to_vec() }
     }
 
-    /// Links of chains of slow ops.
-    fn links(self) -> usize {
-        if self.quick { 2 } else { 6 }
-    }
-
     /// Bytes that a cold chain reads first: more than second-level caches hold.
-    fn flush(self) -> usize {
+    pub(super) fn flush(self) -> usize {
         if self.quick { 16 << 20 } else { 256 << 20 }
     }
 }
@@ -90,19 +85,11 @@ pub fn pairs(formats: &[DType], extent: Extent) -> Result<Vec<Pair>, ShapeError>
         all.push(pair("flops", operations, Unit::Rate(operations), 4, |depth| square(first, n, n, depth), 1)?);
     }
     for dim in extent.of(&[64, 128, 256], &[64]) {
-        for keys in extent.of(&[16, 128, 256, 1024, 4096, 16384], &[16]) {
-            let bytes = (2 * 2 * KV_HEADS * dim * keys) as f64;
-            let chain = |depth| attention(dim, keys, depth);
-            all.push(pair(format!("attention.{dim}"), bytes, Unit::Dispatch, extent.links(), chain, 1)?);
+        for n in extent.of(&[64, 256, 1024, 4096], &[16]) {
+            let (chain, operations) = blocks(dim, n)?;
+            let unit = Unit::Rate(operations);
+            all.push(pair(format!("attention.blocks.{dim}"), n as f64, unit, 2, chain, 1)?);
         }
-    }
-    for heads in extent.of(&[4, 8, 16], &[4]) {
-        let bytes = (2 * heads * DELTA_DIM * DELTA_DIM * 4) as f64;
-        all.push(pair("delta_net", bytes, Unit::Dispatch, extent.links(), |depth| delta_net(heads, depth), 1)?);
-    }
-    for width in extent.of(&[32768, 131_072, 262_144], &[4096]) {
-        let chain = |depth| repeated(1, width, depth, |c, x| c.push(Sample { top: 0 }, &[x]));
-        all.push(pair("sample", width as f64, Unit::Dispatch, extent.links(), chain, 1)?);
     }
     Ok(all)
 }
@@ -201,6 +188,23 @@ fn stream(
     pair(curve, shape.bytes as f64, Unit::Dispatch, links, chain, 2)
 }
 
+/// A prompt of `n` tokens attends to itself, its keys written before: chains of so many layers, and operations of one.
+fn blocks(dim: usize, n: usize) -> Result<(impl Fn(usize) -> Result<Chain, ShapeError>, f64), ShapeError> {
+    const HEADS: usize = 16;
+    let cache = Cache { heads: HEADS / 4, dim };
+    let chain = move |depth| {
+        let mut chain = Chain::new(n, 1, n);
+        let mut q = chain.input(HEADS * dim)?;
+        let (ks, vs) = (chain.state(Sig::state(cache, DType::F16)), chain.state(Sig::state(cache, DType::F16)));
+        for _ in 0..depth {
+            q = chain.push(Attention::plain(HEADS, HEADS / 4, dim, 0.1), &[q, ks, vs])?;
+        }
+        Ok(chain)
+    };
+    let seen = Expr::Pairs(None).eval(Bind { t: n as u64, s: 1, l: n as u64 });
+    Ok((chain, (4 * HEADS * dim) as f64 * seen as f64))
+}
+
 /// `depth` products of `n` rows with one square matrix.
 fn square(format: DType, n: usize, k: usize, depth: usize) -> Result<Chain, ShapeError> {
     let mut chain = Chain::new(n, 1, n);
@@ -208,58 +212,6 @@ fn square(format: DType, n: usize, k: usize, depth: usize) -> Result<Chain, Shap
     let w = chain.weight(k, k, format);
     for _ in 0..depth {
         x = chain.push(Matmul::plain(), &[x, w])?;
-    }
-    Ok(chain)
-}
-
-/// Heads of keys in chains of attention.
-const KV_HEADS: usize = 8;
-
-/// One token attends, norms and rotations left out, with the write of its keys: layers with caches of their own.
-fn attention(dim: usize, keys: usize, depth: usize) -> Result<Chain, ShapeError> {
-    let (heads, cache) = (4 * KV_HEADS, Cache { heads: KV_HEADS, dim });
-    let mut chain = Chain::new(1, 1, keys);
-    let table = chain.graph.rope_table(RopeSpec { inv_freq: vec![0.01; dim / 2], factor: 1.0 });
-    let rope = |heads| Rope { heads, dim, pairs: dim / 2, neox: true, table, norm: None, part: None };
-    let mut q = chain.input(heads * dim)?;
-    let (k, v) = (chain.input(KV_HEADS * dim)?, chain.input(KV_HEADS * dim)?);
-    for _ in 0..depth {
-        let (ks, vs) = (chain.state(Sig::state(cache, DType::F16)), chain.state(Sig::state(cache, DType::F16)));
-        let op = Attention {
-            q_rope: Some(rope(heads)),
-            write: Some(CacheWrite { pair: true, rope: Some(rope(KV_HEADS)) }),
-            ..Attention::plain(heads, KV_HEADS, dim, 0.1)
-        };
-        q = chain.push(op, &[q, k, v, ks, vs])?;
-    }
-    Ok(chain)
-}
-
-/// Numbers to a side of a state.
-const DELTA_DIM: usize = 128;
-
-/// One token through delta nets with everything fused to them, two value heads to a key head.
-fn delta_net(heads: usize, depth: usize) -> Result<Chain, ShapeError> {
-    let (keys, values) = (heads * DELTA_DIM, 2 * heads * DELTA_DIM);
-    let mut chain = Chain::new(1, 1, 2);
-    let joint = chain.input(2 * keys + values)?;
-    let mut v = chain.input(values)?;
-    let (g, beta) = (chain.input(2 * heads)?, chain.input(2 * heads)?);
-    for _ in 0..depth {
-        let op = DeltaNet {
-            k_heads: heads,
-            v_heads: 2 * heads,
-            k_dim: DELTA_DIM,
-            v_dim: DELTA_DIM,
-            scale: 0.1,
-            front: Front::Conv { taps: TAPS, eps: 1e-6 },
-            norm: Some(1e-6),
-        };
-        let filter = chain.weight(2 * keys + values, TAPS, DType::F32);
-        let norm = chain.weight(1, DELTA_DIM, DType::F32);
-        let window = chain.state(Sig::recurrent((TAPS - 1) * (2 * keys + values)));
-        let state = chain.state(Sig::recurrent(op.state_width()));
-        v = chain.push(op, &[joint, filter, g, beta, norm, v, window, state])?;
     }
     Ok(chain)
 }

@@ -2,11 +2,13 @@
 //!
 //! - `rows` (up to 8 rows): one launch, which also rotates, writes the cache, splits the visible positions over blocks
 //!   and adds the parts up.
+//! - `each` (more rows, each the one token of its sequence, caches in f16): the same, for rows that fill the device.
 //! - more rows: a fused write is a step of its own in front, then `tiles` where there are tensor
 //!   cores and the shared memory for it, else `blocks`.
 
 use super::*;
 use crate::cuda::{HEADS, TENSOR, Unit, cache_type, caps};
+use crate::device::ZERO_WORDS;
 use crate::ops::rope::cuda::set_rope;
 
 /// Query heads of a block at most: they share keys, and each takes registers.
@@ -27,7 +29,10 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
     if (0..o.states).filter(|i| o.mask != Some(*i)).any(|i| site.ins[i].dtype != DType::F32) {
         return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
     }
-    if site.class.is_small() { rows(op, site, keys, values) } else { blocks(op, site, keys, values) }
+    if site.class.is_small() {
+        return rows(op, site, keys, values);
+    }
+    each(op, site, [keys, values]).unwrap_or_else(|| blocks(op, site, keys, values))
 }
 
 /// What both kernels set.
@@ -64,17 +69,22 @@ struct Shares {
     splits: usize,
 }
 
+/// Query heads of a block, which have one key head: at most `most`.
+fn together(op: &Attention, most: usize) -> usize {
+    let group = op.heads / op.kv_heads;
+    (1..=group.min(most)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1)
+}
+
 /// Of blocks of at most `most` heads, `filled` should be on two multiprocessors.
 fn shares(op: &Attention, site: &Site, most: usize, filled: usize) -> Shares {
-    let group = op.heads / op.kv_heads;
-    let together = (1..=group.min(most)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1);
+    let together = together(op, most);
     // One token fills the device; more tokens need fewer parts.
     let tokens = if site.class == RowClass::One { 1 } else { 8 };
     let blocks = filled * caps(site).sms as usize / 2;
     Shares { together, splits: blocks.div_ceil(op.heads / together * tokens).clamp(1, 128) }
 }
 
-/// What both kernels for few rows set about the cache's write.
+/// What the kernels that write the cache themselves set about it.
 fn set_write(unit: &mut Unit, op: &Attention) {
     let o = op.operands();
     unit.set("WRITE", op.write.is_some() as u8);
@@ -143,11 +153,41 @@ fn rows_f16(op: &Attention, site: &Site, cache: &str) -> Lowering {
     let queries = op.dim.div_ceil(32) * 2 * 32 * 16;
     let heads = together * (op.dim + 4 + threads / 32 * (op.dim + 2)).next_multiple_of(4);
     unit.shared(queries + 4 * (heads + pairs.next_multiple_of(4)) + own);
-    unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("own.cu")).part(include_str!("rows.cu"));
+    unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("own.cu"));
+    unit.part(include_str!("softmax.cu")).part(include_str!("rows.cu"));
     let scratch = vec![Expr::T * (op.heads * clusters * (op.dim + 4) * 4)];
     let grid = Expr::T * (blocks * clusters * cluster);
     let step = unit.step(format!("attention/rows.{}", form(op)), grid, op.cost(site));
     Lowering::Steps { steps: vec![step], scratch }
+}
+
+/// Many rows over caches in f16, each the one token of its sequence; none where the device has no such tensor cores or too
+/// little shared memory.
+fn each(op: &Attention, site: &Site, caches: [&str; 2]) -> Option<Lowering> {
+    if !site.one_each || caches != ["CACHE_F16"; 2] || caps(site).sm < 80 {
+        return None;
+    }
+    // Two blocks on a multiprocessor, each with so many warps that few positions are left to one after the other.
+    let (threads, together) = (if op.dim > 128 { 128 } else { 256 }, together(op, HEADS_PER_BLOCK));
+    let groups = op.heads / together;
+    let dealt = 2 * caps(site).sms as usize;
+    let width = op.dim.next_multiple_of(16);
+    let line = if width.is_multiple_of(64) { width } else { width + 8 };
+    let pairs = op.q_rope.as_ref().map_or(0, |r| 2 * r.pairs);
+    let own = if op.write.is_some() { 2 * 2 * op.dim } else { 0 };
+    let tiles = threads / 32 * 2 * 16 * line * 2;
+    let shared = tiles + width * 32 + own + 4 * ((together + 1) * (op.dim + 4) + pairs.next_multiple_of(4));
+    if shared > caps(site).shared as usize {
+        return None;
+    }
+    let mut unit = unit(op, threads as u32, caches[0], caches[1], op.write.is_some());
+    unit.set("HPB", together).set("DEALT", dealt).set("EXTRA", dealt / 2).set("LEAST", 128).set("COUNTERS", ZERO_WORDS);
+    set_write(&mut unit, op);
+    unit.shared(shared).resident(2).part(TENSOR).part(HEADS).part(include_str!("own.cu"));
+    unit.part(include_str!("softmax.cu")).part(include_str!("each.cu"));
+    let scratch = vec![(Expr::T * groups + dealt) * (together * (op.dim + 4) * 4)];
+    let step = unit.step(format!("attention/each.{}", form(op)), Expr::from(dealt), op.cost(site));
+    Some(Lowering::Steps { steps: vec![step], scratch })
 }
 
 fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
@@ -187,7 +227,6 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
 
 /// The step of `tiles`, which writes no cache; none where the device has no such tensor cores or too little shared memory.
 fn tiles(op: &Attention, site: &Site, caches: [&str; 2], cost: &Cost) -> Option<Step> {
-    let group = op.heads / op.kv_heads;
     // With few rows, warps have keys of their own instead of rows.
     let is_split = site.class == RowClass::Some;
     let line = op.dim.next_multiple_of(16) + 8;
@@ -206,7 +245,7 @@ fn tiles(op: &Attention, site: &Site, caches: [&str; 2], cost: &Cost) -> Option<
     let form = *forms.iter().find(|form| shared(**form) <= room)?;
     let (warps, keys) = form;
     let rows = if is_split { 16 } else { 16 * warps };
-    let together = (1..=group.min(rows)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1);
+    let together = together(op, rows);
     let queries = rows / together;
     let mut unit = unit(op, 32 * warps as u32, caches[0], caches[1], false);
     unit.set("ROWS", rows).set("HPB", together).set("QUERIES", queries).set("KEYS_TILE", keys);
@@ -216,7 +255,7 @@ fn tiles(op: &Attention, site: &Site, caches: [&str; 2], cost: &Cost) -> Option<
         Arg::Out(0),
     );
     unit.shared(shared(form));
-    unit.part(TENSOR).part(HEADS).part(include_str!("tiles.cu"));
+    unit.part(TENSOR).part(HEADS).part(include_str!("softmax.cu")).part(include_str!("tiles.cu"));
     let grid = (Expr::CeilDiv(Box::new(Expr::T), queries as u64) + Expr::S) * (op.heads / together);
     Some(unit.step("attention/tiles", grid, cost.clone()))
 }

@@ -311,7 +311,14 @@ impl OpDef for Attention {
         }
         // Heads of other sizes, and as many to a key head as do not fill a tile or do not fit one.
         let sizes = [(7, 1, 64), (4, 1, 80), (2, 2, 96), (8, 2, 128), (4, 1, 256), (20, 1, 40), (3, 3, 24)];
-        for (class, b) in [("one", (1, 1, 75)), ("few", (5, 2, 40)), ("some", (19, 2, 50)), ("many", (66, 1, 131))] {
+        let classes = [
+            ("one", (1, 1, 75)),
+            ("few", (5, 2, 40)),
+            ("some", (19, 2, 50)),
+            ("many", (66, 1, 131)),
+            ("one each of 11", (11, 11, 75)),
+        ];
+        for (class, b) in classes {
             for (heads, kv_heads, dim) in sizes {
                 let state = || Sig::state(Cache { heads: kv_heads, dim }, DType::F16);
                 let name = format!("{heads} heads of {dim} for {kv_heads}, {class}");
@@ -320,7 +327,7 @@ impl OpDef for Attention {
             }
         }
         // Caches so long that several workgroups share one.
-        for (class, b) in [("one", (1, 1, 1300)), ("few", (3, 2, 700))] {
+        for (class, b) in [("one", (1, 1, 1300)), ("few", (3, 2, 700)), ("one each of 9", (9, 9, 700))] {
             let state = || Sig::state(Cache { heads: 1, dim: 64 }, DType::F16);
             let name = |what: &str| format!("{what} on a long cache, {class}");
             let ins = vec![x(128), state(), state()];
@@ -329,6 +336,28 @@ impl OpDef for Attention {
             let fused = Attention { window: Some(1100), q_rope: Some(rope(2, 64, None)), write, ..plain(2, 1, 64) };
             let ins = vec![x(128), x(64), x(64), state(), state()];
             cases.push(Case::new(name("window, rope and write"), fused, ins, b).within(5e-3));
+        }
+        // Decoding many texts.
+        for b in [(9, 9, 300), (33, 33, 150), (64, 64, 40), (70, 70, 90)] {
+            let name = |what: &str| format!("{what}, one each of {}", b.0);
+            let state = |heads, dim| Sig::state(Cache { heads, dim }, DType::F16);
+            let write = |norm| Some(CacheWrite { pair: true, rope: Some(rope(2, 64, norm)) });
+            let windowed = Attention { window: Some(37), softcap: Some(30.0), ..plain(4, 1, 32) };
+            let ins = vec![x(128), state(1, 32), state(1, 32)];
+            cases.push(Case::new(name("window, softcap"), windowed, ins, b).within(3e-5));
+            let fused = Attention { q_rope: Some(rope(6, 64, None)), write: write(None), ..plain(6, 2, 64) };
+            let ins = vec![x(384), x(128), x(128), state(2, 64), state(2, 64)];
+            cases.push(Case::new(name("rope and write"), fused, ins, b).within(5e-3));
+            let norm = Some(1e-6);
+            let gated = Attention {
+                q_rope: Some(rope(4, 64, norm)),
+                write: write(norm),
+                window: Some(100),
+                gate: Gate::Joint,
+                ..plain(4, 2, 64)
+            };
+            let ins = vec![x(512), w(64), x(128), x(128), w(64), state(2, 64), state(2, 64)];
+            cases.push(Case::new(name("all with a gate and a window"), gated, ins, b).within(5e-3));
         }
         cases
     }

@@ -19,34 +19,16 @@
 //     the batch's words one after the other (before the wait), then 600 for queries, 900 for the block that makes this step's
 //     key, 900 for keys and values, 1400 for the sum over warps, 700 for the one over blocks.
 typedef CacheRow<CACHE_F16, DIM> Row;
-#define LOG2E 1.4426950408889634f
 #define KB ((DIM + 31) / 32)
 #define VB ((DIM + 63) / 64)
 // Tiles on their way or at work; more would cost large heads a block.
 #define AHEAD (DIM <= 64 ? 2 : 1)
-// Positions of a warp at a time.
-#define STEP 16
-// Floats of a part: the output not yet divided, its maximum and its sum.
-#define PART (DIM + 4)
 // Floats from one head to the next in shared memory: other banks.
 #define HEAD_LINE (DIM + 2)
 #define QUERY_LINE (DIM + 4)
 #define OUTPUTS ((HPB * DIM + CLUSTER * THREADS - 1) / (CLUSTER * THREADS))
 
-// Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
-DEVICE float scale_to(float m, float most) { return exp2_fast(m - (most == -INFINITE ? 0.0f : most)); }
 DEVICE u32 word(const uint4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
-// Over the lanes that have the same heads.
-DEVICE float keys_max(float x) {
-#pragma unroll
-    for (int o = 4; o < 32; o <<= 1) x = fmaxf(x, __shfl_xor_sync(FULL, x, o));
-    return x;
-}
-DEVICE float keys_sum(float x) {
-#pragma unroll
-    for (int o = 4; o < 32; o <<= 1) x += __shfl_xor_sync(FULL, x, o);
-    return x;
-}
 
 KERNEL {
     extern __shared__ uint4 dynamic[];
@@ -163,7 +145,8 @@ KERNEL {
     }
     __syncthreads();
 
-    float acc[VB * 4][4], m[2] = {-INFINITE, -INFINITE}, sum[2] = {0, 0};
+    float acc[VB * 4][4];
+    Softmax of = {{-INFINITE, -INFINITE}, {0, 0}};
 #pragma unroll
     for (int i = 0; i < VB * 4; i++) acc[i][0] = 0, acc[i][1] = 0, acc[i][2] = 0, acc[i][3] = 0;
     auto see = [&](u32 tile, uint4 (&k)[2][KB], uint4 (&v)[4][VB]) {
@@ -183,29 +166,10 @@ KERNEL {
             }
         }
         if (coming < to) take_keys(k, coming, false);
-        float w[4];
-#pragma unroll
-        for (int i = 0; i < 4; i++) {
-            w[i] = (s[0][i] + s[1][i]) + (s[2][i] + s[3][i]);
-            if (HAS_SOFTCAP) w[i] = (SOFTCAP * LOG2E) * tanh_clamped(w[i] / (SOFTCAP * LOG2E));
-            if (tile + g + i / 2 * 8 >= to) w[i] = -INFINITE;
-        }
         float f[2];
-#pragma unroll
-        for (int h = 0; h < 2; h++) {
-            // The warp's first position is always one.
-            const float top = fmaxf(m[h], keys_max(fmaxf(w[h], w[2 + h])));
-            f[h] = exp2_fast(m[h] - top);
-            m[h] = top;
-            w[h] = exp2_fast(w[h] - top), w[2 + h] = exp2_fast(w[2 + h] - top);
-            sum[h] = sum[h] * f[h] + (w[h] + w[2 + h]);
-        }
         u32 high[2], low[2];
-#pragma unroll
-        for (int i = 0; i < 2; i++) {
-            split_f16(w[2 * i], w[2 * i + 1], high[i], low[i]);
-            high[i] = transposed(high[i]), low[i] = transposed(low[i]);
-        }
+        // The warp's first position is always one.
+        weigh(s, to - tile, of, f, high, low);
 #pragma unroll
         for (int i = 0; i < VB * 4; i++) acc[i][0] *= f[0], acc[i][1] *= f[1], acc[i][2] *= f[0], acc[i][3] *= f[1];
 #pragma unroll
@@ -230,9 +194,9 @@ KERNEL {
     // Over the warps.
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        sum[h] = keys_sum(sum[h]);
+        const float sum = keys_sum(of.sum[h]);
         const u32 head = 2 * p + h;
-        if (lane < 4) most[warp][head] = m[h], total[warp][head] = sum[h];
+        if (lane < 4) most[warp][head] = of.m[h], total[warp][head] = sum;
         if (head < HPB) {
 #pragma unroll
             for (int b = 0; b < VB; b++) {
@@ -302,18 +266,8 @@ KERNEL {
     if (threadIdx.x == 0) *counter = 0;
     for (u32 i = threadIdx.x; i < HPB * DIM / 4; i += THREADS) {
         const u32 h = i / (DIM / 4), d = i % (DIM / 4) * 4;
-        const float* part = all_parts + (size_t)h * CLUSTERS * PART;
-        float top = -INFINITE, all = 0;
-        float4 y = make_float4(0, 0, 0, 0);
-#pragma unroll 8
-        for (u32 c = 0; c < clusters; c++) top = fmaxf(top, __ldcg(part + c * PART + DIM));
-#pragma unroll 8
-        for (u32 c = 0; c < clusters; c++) {
-            const float f = scale_to(__ldcg(part + c * PART + DIM), top);
-            const float4 x = __ldcg((const float4*)(part + c * PART + d));
-            all += f * __ldcg(part + c * PART + DIM + 1);
-            y.x = fmaf(f, x.x, y.x), y.y = fmaf(f, x.y, y.y), y.z = fmaf(f, x.z, y.z), y.w = fmaf(f, x.w, y.w);
-        }
+        float all;
+        const float4 y = add_parts(all_parts + (size_t)h * CLUSTERS * PART, clusters, PART, d, all);
         float z[4] = {y.x / all, y.y / all, y.z / all, y.w / all};
         const size_t head = (size_t)row * HEADS + head0 + h;
 #pragma unroll

@@ -11,7 +11,6 @@
 // v2: this kernel: 232, 63 and 315; 21. Slower were four warps a block (262 and 92 µs), tiles of 32 keys (259 and 75) and two
 //     blocks a multiprocessor (no difference). Without the second parts of queries and weights it would be 178 and 48, with an
 //     error of 2e-4 instead of 1e-6.
-#define LOG2E 1.4426950408889634f
 #define DP ((DIM + 15) / 16 * 16)
 // Halves from one row to the next: rows begin in different banks.
 #define LINE (DP + 8)
@@ -39,8 +38,6 @@ template <int TYPE> DEVICE void bring(u16* to, const u8* cache, size_t at, u32 e
     *(uint4*)(to + TILE) = low;
 }
 
-// Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
-DEVICE float scale_to(float m, float most) { return exp2_fast(m - (most == -INFINITE ? 0.0f : most)); }
 DEVICE float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(FULL, x, 1));
     return fmaxf(x, __shfl_xor_sync(FULL, x, 2));

@@ -1,7 +1,8 @@
 //! Matmul in CUDA.
 //!
 //! - `row` (one row): one launch that streams the weights, with prologue and epilogue.
-//! - `codes` (2 to 64 rows, int8 activations): rounding, then tensor cores.
+//! - `codes` (2 to 8 rows, int8 activations): rounding, then tensor cores.
+//! - `stream` (9 to 64 rows of 16-bit factors, weights that are codes): rounding, then tensor cores.
 //! - `rows` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
 //! - `halves` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
 //! - `tiles` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
@@ -13,6 +14,7 @@ use crate::formats::planes::{self, PlaneSpec};
 mod codes;
 mod halves;
 mod row;
+mod stream;
 
 /// Threads of the kernel for few rows, and for few rows of a matrix with fewer rows than that many warps.
 const THREADS: usize = 512;
@@ -49,7 +51,7 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     {
         return answer;
     }
-    if (site.class == RowClass::Few || site.class == RowClass::Some)
+    if site.class == RowClass::Few
         && let Some(answer) = lowering.codes()
     {
         return answer;

@@ -68,8 +68,9 @@ template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, 
     float* f = (float*)shared;
     u8* q = shared + (NEED_F32 ? N * K * 4 : 0);
     u8* eo = q + (NEED_Q ? N * K : 0);
-    float* scale = (float*)(eo + (NEED_EO ? N * K : 0));
-    float* sum = scale + N * (K / 32);
+    // Sums first: they are read in pairs, and the scales may be an odd number.
+    float* sum = (float*)(eo + (NEED_EO ? N * K : 0));
+    float* scale = sum + N * (K / 16);
     view.f = f, view.q = q, view.eo = eo, view.scale = scale, view.sum = sum;
     if (N == 1 && K % 8 == 0 && HELD <= 4) {
         stage_one(A, t0, room, view);

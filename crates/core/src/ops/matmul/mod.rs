@@ -196,11 +196,28 @@ impl OpDef for Matmul {
             cases.push(Case::new(format!("odd width, {class}"), Matmul::plain(), odd, b).within(2e-5));
         }
         cases.extend(many_rows());
+        // Long rows of codes past a dozen rows and past more than a tile of tokens: columns in several shares, and all forms.
+        for (dtype, t) in [(DType::Q4_0, 20), (DType::Q6_K, 50), (DType::Q8_0, 50), (DType::Q4_1, 16)] {
+            let ins = vec![x(1280), Sig::weight(70, 1280, dtype)];
+            cases.push(
+                Case::new(format!("{}, 1280 columns, {t} rows", dtype.name()), Matmul::plain(), ins, (t, 2, t))
+                    .within(2e-5),
+            );
+        }
         // So many numbers that few rows have a kernel of their own: floats, offsets, groups of 16.
         for dtype in [DType::F16, DType::Q4_1, DType::Q6_K] {
             let ins = vec![x(256), Sig::weight(2053, 256, dtype)];
             let name = format!("{}, 2053 numbers, few", dtype.name());
             cases.push(Case::new(name, Matmul::plain(), ins, (5, 1, 5)).within(2e-5));
+        }
+        // Rows of an odd number of blocks: what lies behind the first row of scales is aligned to no more than one of them.
+        for (k, dtype) in [(480, DType::Q4_0), (96, DType::Q4_1), (480, DType::Q8_0)] {
+            for t in [1, 3, 8, 16] {
+                let name = format!("{} of {k}, {t} rows", dtype.name());
+                cases.push(
+                    Case::new(name, Matmul::plain(), vec![x(k), Sig::weight(37, k, dtype)], (t, 1, t)).within(2e-5),
+                );
+            }
         }
         cases
     }

@@ -1,4 +1,4 @@
-// Activations of 2 to 64 rows, normed and rounded to int8, in the order in which `codes.cu` loads them: a block a token,
+// Activations of 2 to 8 rows, normed and rounded to int8, in the order in which `codes.cu` loads them: a block a token,
 // tokens filled up to a multiple of 8 with zeros.
 //
 // For each block of 32 elements and each eight tokens a warp's registers lie side by side, two words a lane (token 4 *

@@ -1,32 +1,49 @@
-// Activations of many rows: normed, and rounded to 16 bits, once. One block a row, which its registers hold.
-#define HELD ((K / 4 + THREADS - 1) / THREADS)
+// Activations normed and rounded to 16 bits, once. One block a row, which its registers hold, eight numbers at a time.
+//
+// Rows lie one after the other, or, where STREAMED, in the order in which `stream.cu` loads them: for each eight tokens and
+// each 128 columns a kilobyte of numbers [4 parts of eight][8 tokens][4 blocks of 32], eight numbers as the pairs (0, 4),
+// (1, 5), (2, 6), (3, 7); tokens are filled up to a multiple of eight and columns to one of 128, with zeros.
+#define WIDTH (STREAMED ? (K + 127) / 128 * 128 : K)
+#define HELD ((WIDTH / 8 + THREADS - 1) / THREADS)
 KERNEL {
     __shared__ float room[WARPS];
     const Args A = ARGS;
     allow_next();
     wait_for_inputs();
-    const u32 row = group_index();
-    if (row >= ROWS) return;
+    const u32 row = group_index(), rows = ROWS;
+    if (row >= (STREAMED ? (rows + 7) / 8 * 8 : rows)) return;
     const float4* x = (const float4*)(X_IN + (size_t)row * K);
-    float4 v[HELD];
+    float4 v[HELD][2];
     float s = 0;
 #pragma unroll
     for (int r = 0; r < HELD; r++) {
         const u32 i = r * THREADS + threadIdx.x;
-        v[r] = i < K / 4 ? x[i] : make_float4(0, 0, 0, 0);
+        const bool is_there = i < K / 8 && row < rows;
+        v[r][0] = is_there ? x[i * 2] : make_float4(0, 0, 0, 0);
+        v[r][1] = is_there ? x[i * 2 + 1] : make_float4(0, 0, 0, 0);
     }
 #pragma unroll
-    for (int r = 0; r < HELD; r++) s = dot4(v[r], v[r], s);
+    for (int r = 0; r < HELD; r++) s = dot4(v[r][0], v[r][0], dot4(v[r][1], v[r][1], s));
     const float factor = NORM ? 1.0f / sqrtf(block_sum<WARPS>(s, room) / (float)K + NORM_EPS) : 1.0f;
 #pragma unroll
     for (int r = 0; r < HELD; r++) {
         const u32 i = r * THREADS + threadIdx.x;
-        if (i >= K / 4) continue;
-        if (NORM) {
-            const float4 g = ((const float4*)NORM_WEIGHT)[i];
-            v[r].x = v[r].x * factor * g.x, v[r].y = v[r].y * factor * g.y;
-            v[r].z = v[r].z * factor * g.z, v[r].w = v[r].w * factor * g.w;
+        if (i >= WIDTH / 8) continue;
+        if (NORM && i < K / 8) {
+#pragma unroll
+            for (int h = 0; h < 2; h++) {
+                const float4 g = ((const float4*)NORM_WEIGHT)[i * 2 + h];
+                v[r][h].x = v[r][h].x * factor * g.x, v[r][h].y = v[r][h].y * factor * g.y;
+                v[r][h].z = v[r][h].z * factor * g.z, v[r][h].w = v[r][h].w * factor * g.w;
+            }
         }
-        ((uint2*)(ROUNDED + (size_t)row * K))[i] = make_uint2(to_half2(v[r].x, v[r].y), to_half2(v[r].z, v[r].w));
+        const float4 a = v[r][0], b = v[r][1];
+        if (STREAMED) {
+            const u32 place = (row / 8 * (WIDTH / 128) + i / 16) * 128 + i % 4 * 32 + row % 8 * 4 + i / 4 % 4;
+            ((uint4*)ROUNDED)[place] = make_uint4(to_half2(a.x, b.x), to_half2(a.y, b.y), to_half2(a.z, b.z), to_half2(a.w, b.w));
+        } else {
+            ((uint4*)ROUNDED)[(size_t)row * (K / 8) + i] =
+                make_uint4(to_half2(a.x, a.y), to_half2(a.z, a.w), to_half2(b.x, b.y), to_half2(b.z, b.w));
+        }
     }
 }

@@ -160,8 +160,9 @@ KERNEL {
     float* squares_of = part + KW * PRODUCTS * SPAN;
     u8* q = (u8*)dynamic + ROOM_BYTES;
     u8* eo = q + (NEED_Q ? K : 0);
-    float* scale = (float*)(eo + (NEED_EO ? K : 0));
-    const X view{0, q, eo, scale, scale + K / 32};
+    // Sums first: they are read in pairs, and the scales may be an odd number.
+    float* sum = (float*)(eo + (NEED_EO ? K : 0));
+    const X view{0, q, eo, sum + K / 16, sum};
     if (group >= GROUPS) {
         wait_for_inputs();
         return;

@@ -1,4 +1,4 @@
-//! Matmul of 2 to 64 rows of int8 activations with weights that are codes: see `quantize.cu` and `codes.cu`.
+//! Matmul of 2 to 8 rows of int8 activations with weights that are codes: see `quantize.cu` and `codes.cu`.
 
 use super::*;
 
@@ -6,9 +6,10 @@ use super::*;
 const TILE: usize = 16;
 /// Tokens of a tile.
 const EIGHT: usize = 8;
-/// Pieces of a warp that are under way or in use, of up to eight rows and of more, which want the first-level cache for
-/// their activations.
-const RING: (usize, usize) = (3, 2);
+/// Pieces of a warp that are under way or in use.
+const RING: usize = 3;
+/// Groups of a multiprocessor.
+const RESIDENT: usize = 2;
 
 impl Cuda<'_> {
     /// The lowering; none where not all weights are codes, or have an odd number of scales.
@@ -77,24 +78,16 @@ impl Cuda<'_> {
                 None => belts.push(vec![o]),
             }
         }
-        // A tile is 16 rows of each product of an output, or twice as many of one: what meets activations at once.
-        let few = site.class == RowClass::Few;
-        let high = |belt: &[usize]| if form(belt[0]).is_some_and(|f| f.1 == 1) && !few { 2 * TILE } else { TILE };
-        let tiles = |belt: &[usize]| belt.iter().map(|&o| site.outs[o].width.div_ceil(high(belt))).sum::<usize>();
-        let groups = belts.iter().map(|b| tiles(b)).max()?.min(caps(site).sms as usize * if few { 2 } else { 1 });
-        let pieces = if few { RING.0 } else { RING.1 };
+        // A tile is 16 rows of each product of an output.
+        let tiles = |belt: &[usize]| belt.iter().map(|&o| site.outs[o].width.div_ceil(TILE)).sum::<usize>();
+        let groups = belts.iter().map(|b| tiles(b)).max()?.min(caps(site).sms as usize * RESIDENT);
         let (mut run, mut room, mut ring) = (String::new(), 0, 0);
         for (b, belt) in belts.iter().enumerate() {
-            let (used, tile) = (op.products_of(&op.outputs[belt[0]]), high(belt));
-            let slabs = used.len() * tile / TILE;
-            // More than eight tokens have all slabs at once.
-            let once = if few { 1 } else { slabs };
-            if once > 4 {
-                return None;
-            }
+            let used = op.products_of(&op.outputs[belt[0]]);
+            let slabs = used.len();
             let planes = self.products[used[0]].planes?;
             let scales = 32 / planes.bits * 32 / planes.group * (1 + planes.offset as usize);
-            (room, ring) = (room.max(slabs), ring.max(once * pieces * (16 * 144 + 16 * scales * 2)));
+            (room, ring) = (room.max(slabs), ring.max(RING * (16 * 144 + 16 * scales * 2)));
             run += &format!(
                 "typedef decltype(W{}) T{b};\nauto find{b} = [&](u32 i, u32 s, u32& row0, u32& n) {{\n",
                 used[0]
@@ -102,39 +95,31 @@ impl Cuda<'_> {
             let mut finish = String::new();
             let mut begin = 0;
             for (at, &o) in belt.iter().enumerate() {
-                let (n, end) = (site.outs[o].width, begin + site.outs[o].width.div_ceil(tile));
+                let (n, end) = (site.outs[o].width, begin + site.outs[o].width.div_ceil(TILE));
                 let is_last = at + 1 == belt.len();
                 let used = op.products_of(&op.outputs[o]);
                 let choose = used.iter().enumerate().rev().fold(String::new(), |rest, (i, p)| match rest.is_empty() {
                     true => format!("W{p}"),
                     false => format!("s == {i} ? W{p} : {rest}"),
                 });
-                let row0 = if tile > TILE {
-                    format!("(i - {begin}u) * {tile} + s * {TILE}")
-                } else {
-                    format!("(i - {begin}u) * {TILE}")
-                };
-                let found = format!("row0 = {row0}, n = {n}u; return {choose};");
+                let found = format!("row0 = (i - {begin}u) * {TILE}, n = {n}u; return {choose};");
                 run += &if is_last { format!("{found}\n}};\n") } else { format!("if (i < {end}u) {{ {found} }}\n") };
-                let value = self.value(o, &|place| match tile > TILE {
-                    true => format!("whole_sum(part, r / {TILE}, t % {EIGHT}, r % {TILE})"),
-                    false => format!("whole_sum(part, {place}, t % {EIGHT}, r)"),
-                });
+                let value = self.value(o, &|place| format!("whole_sum(part, {place}, t, r)"));
                 let made = format!(
-                    "const u32 row = (i - {begin}u) * {tile} + r; if (row < {n}u) OUT{o}[(size_t)t * {n}u + row] = {value};"
+                    "const u32 row = (i - {begin}u) * {TILE} + r; if (row < {n}u) OUT{o}[(size_t)t * {n}u + row] = {value};"
                 );
                 finish +=
                     &if is_last { format!("{{ {made} }}\n") } else { format!("if (i < {end}u) {{ {made} }} else ") };
                 begin = end;
             }
             run += &format!(
-                "auto finish{b} = [&](u32 i, u32 t0) {{ for (u32 e = threadIdx.x; e < {tile} * min({EIGHT}u, rows - t0); \
-                 e += THREADS) {{ const u32 t = t0 + e / {tile}, r = e % {tile};\n{finish}}} }};\n"
+                "auto finish{b} = [&](u32 i) {{ for (u32 e = threadIdx.x; e < {TILE} * rows; e += THREADS) {{ \
+                 const u32 t = e / {TILE}, r = e % {TILE};\n{finish}}} }};\n"
             );
             let at = |g: &str| format!("(u32)((u64){begin} * ({g}) / GROUPS)");
             run += &format!(
                 "const u32 first{b} = {}, count{b} = {} - first{b};\n\
-                 Belt<T{b}, {slabs}, {once}> b{b}{{first{b}, count{b}, warp_index(), ring}};\nb{b}.begin(find{b});\n",
+                 Belt<T{b}, {slabs}> b{b}{{first{b}, count{b}, warp_index(), ring}};\nb{b}.begin(find{b});\n",
                 at("group"),
                 at("group + 1"),
             );
@@ -142,24 +127,17 @@ impl Cuda<'_> {
                 run += "wait_for_inputs();\n";
             }
             let x = if planes.bits == 4 { "EO" } else { "Q" };
-            run += &format!("b{b}.template run<NT>(find{b}, finish{b}, {x}, META, tiles, part);\n");
+            run += &format!("b{b}.run(find{b}, finish{b}, {x}, META, part);\n");
         }
-        let forms = match site.class {
-            RowClass::Few => "run<1>(A, rows, (u8*)dynamic);",
-            _ => {
-                "if (rows <= 16) run<2>(A, rows, (u8*)dynamic);\nelse if (rows <= 32) run<4>(A, rows, (u8*)dynamic);\n\
-                 else run<8>(A, rows, (u8*)dynamic);"
-            }
-        };
         let part = (room * along * EIGHT * 20 * 4).next_multiple_of(16);
         if part + along * ring > caps(site).shared as usize {
             return None;
         }
-        unit.set("KW", along).set("RING", pieces).set("GROUPS", groups).set("PART_BYTES", part).set("RING_BYTES", ring);
+        unit.set("KW", along).set("RING", RING).set("GROUPS", groups).set("PART_BYTES", part).set("RING_BYTES", ring);
         unit.set("NEED_Q", q as u8).set("NEED_EO", eo as u8).set("META_WORDS", self.meta_words());
         unit.shared(part + along * ring);
         unit.part(WEIGHTS);
-        unit.part(&include_str!("../codes.cu").replace("CODES_RUN", &run).replace("CODES_FORMS", forms));
+        unit.part(&include_str!("../codes.cu").replace("CODES_RUN", &run));
         let cost = op.cost(site);
         let read = site.ins[op.first_weight()..].iter().fold(made, |a, s| a + s.bytes());
         Some(unit.step(

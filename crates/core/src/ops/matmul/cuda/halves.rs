@@ -11,7 +11,7 @@ use crate::ops::{Code, Gemm};
 use crate::precision::Rounding;
 
 /// The rounding to 16 bits, for every kernel here.
-const HALF: &str = include_str!("../half.cu");
+pub(super) const HALF: &str = include_str!("../half.cu");
 /// A weight that would take more bytes than this in 16 bits is decoded tile by tile, by our own kernel.
 const MOST_DECODED: usize = 512 << 20;
 /// Pieces of eight numbers that a thread decodes.
@@ -35,7 +35,7 @@ impl Cuda<'_> {
         (alike && first.is_half()).then_some(first)
     }
 
-    fn half_unit(&self, half: Rounding, threads: usize) -> Unit {
+    pub(super) fn half_unit(&self, half: Rounding, threads: usize) -> Unit {
         let mut unit = self.unit(threads);
         unit.set("HALF_BF16", (half == Rounding::Bf16) as u8);
         unit
@@ -55,9 +55,14 @@ impl Cuda<'_> {
     /// The steps, where all factors are 16-bit numbers.
     pub(super) fn halves(&self) -> Option<Lowering> {
         let half = self.half()?;
+        if self.site.class == RowClass::Some
+            && let Some(answer) = self.stream(half)
+        {
+            return Some(answer);
+        }
         let rows = self.site.ins[0].rows.clone();
         let mut scratch = vec![rows.clone() * (2 * self.k())];
-        let mut steps = vec![self.round_rows(half)];
+        let mut steps = vec![self.round_rows(half, false)];
         let decoded = |p: usize| self.weight_rows(p) * self.k() * 2;
         // Libraries like rows of 16 bytes; a plan for few rows reads weights once, so decoding them first would cost most.
         let suits = |p: usize| self.weight_rows(p).is_multiple_of(8) && decoded(p) <= MOST_DECODED;
@@ -69,8 +74,8 @@ impl Cuda<'_> {
         Some(Lowering::Steps { steps, scratch })
     }
 
-    /// Scratch 0: the activations, normed and rounded.
-    fn round_rows(&self, half: Rounding) -> Step {
+    /// Scratch 0: the activations, normed and rounded, in their order or in that of `stream.cu`.
+    pub(super) fn round_rows(&self, half: Rounding, streamed: bool) -> Step {
         let (op, site, k) = (self.op, self.site, self.k());
         let rows = site.ins[0].rows.clone();
         // About sixteen numbers a thread.
@@ -78,13 +83,14 @@ impl Cuda<'_> {
         let mut unit = self.half_unit(half, threads);
         unit.read("X_IN", "float", Arg::In(0));
         self.set_norm(&mut unit);
-        unit.write("ROUNDED", "u16", Arg::Scratch(0));
+        unit.write("ROUNDED", "u16", Arg::Scratch(0)).set("STREAMED", streamed as u8);
         unit.part(HALF).part(include_str!("../round.cu"));
         let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         let flops = if op.norm.is_some() { rows.clone() * (4 * k) } else { Expr::Const(0) };
         let norm = if op.norm.is_some() { "norm+" } else { "" };
         let cost = Cost::of(read, rows.clone() * (2 * k), flops);
-        unit.step(format!("matmul/{norm}round.{}", dtype(half).name()), rows, cost)
+        let groups = if streamed { Expr::CeilDiv(Box::new(rows), 8) * 8 } else { rows };
+        unit.step(format!("matmul/{norm}round.{}", dtype(half).name()), groups, cost)
     }
 
     /// What a library can add to a product by itself, if that is all that the tree is.
@@ -207,6 +213,15 @@ impl Cuda<'_> {
         unit.step("matmul/outputs", groups, cost)
     }
 
+    /// Operations of all products and trees, without the prologue's.
+    pub(super) fn product_flops(&self) -> Expr {
+        let rows = &self.site.ins[0].rows;
+        let products: usize = (0..self.op.products).map(|p| 2 * self.k() * self.weight_rows(p)).sum();
+        let trees: usize =
+            self.op.outputs.iter().zip(&self.site.outs).map(|(t, out)| out.width * t.flops() as usize).sum();
+        rows.clone() * (products + trees)
+    }
+
     /// All outputs in our own kernel.
     fn own(&self, half: Rounding) -> Option<Step> {
         let (op, site, k) = (self.op, self.site, self.k());
@@ -258,18 +273,15 @@ impl Cuda<'_> {
         unit.part(WEIGHTS).part(HALF).part(&include_str!("../mma.cu").replace("TILE_OUTPUTS", &outputs));
         let cost = op.cost(site);
         let read = site.ins[w0..].iter().fold(rows.clone() * (2 * k), |a, s| a + s.bytes());
-        let mut flops = Expr::Const(0);
-        for p in 0..op.products {
-            flops = flops + rows.clone() * (2 * k * self.weight_rows(p));
-        }
-        for (tree, out) in op.outputs.iter().zip(&site.outs) {
-            flops = flops + rows.clone() * (out.width * tree.flops() as usize);
-        }
         let grid = Expr::CeilDiv(Box::new(rows), tile_t as u64) * tiles;
-        Some(unit.step(format!("matmul/mma.{}", dtype(half).name()), grid, Cost::of(read, cost.written, flops)))
+        Some(unit.step(
+            format!("matmul/mma.{}", dtype(half).name()),
+            grid,
+            Cost::of(read, cost.written, self.product_flops()),
+        ))
     }
 }
 
-fn dtype(half: Rounding) -> DType {
+pub(super) fn dtype(half: Rounding) -> DType {
     if half == Rounding::Bf16 { DType::BF16 } else { DType::F16 }
 }

@@ -1,0 +1,268 @@
+// Attention of many rows, each the one token of its sequence, over caches in f16, on tensor cores. A block works on parts: a
+// row, HPB (at most 8) query heads of one key head, and a range of the visible positions. Where rows are fewer than blocks,
+// or one is far longer than the others, a row has several parts, whose sums meet in memory; the last one adds them up.
+//
+// A warp has STEP positions at a time, keys and values of which are on their way in shared memory while it works: as much of
+// the cache as fits is asked for before the wait for the step's own queries, keys and values. Numbers are as in rows.cu: two
+// f16 for queries and weights. This step's key and value are made in shared memory and come into the tile that has their
+// place; nobody reads from the cache what the same launch writes.
+typedef CacheRow<CACHE_F16, DIM> Row;
+#define DP ((DIM + 15) / 16 * 16)
+// Pieces of 16 bytes in a row. Rows of a tile begin in the same bank where pieces change places, else in different ones.
+#define PIECES (DP / 8)
+#define TURNS (PIECES % 8 == 0)
+#define LINE (TURNS ? DP : DP + 8)
+// Halves of a warp's STEP keys, or values, in shared memory.
+#define TILE (STEP * LINE)
+// Floats from one head to the next in shared memory: other banks.
+#define HEAD_LINE (DIM + 4)
+// Four numbers of the output each.
+#define OUTPUTS ((HPB * DIM / 4 + THREADS - 1) / THREADS)
+
+DEVICE u32 warp_total(u32 x) {
+#pragma unroll
+    for (int o = 16; o > 0; o >>= 1) x += __shfl_xor_sync(FULL, x, o);
+    return x;
+}
+DEVICE u32 place_of(u32 row, u32 piece) { return row * LINE + (TURNS ? piece ^ row % 8 : piece) * 8; }
+
+struct Work {
+    u32 row, block, part, parts, first;
+};
+// What part number `place` of all is; false where there are not so many. Parts beyond one a row and group of heads go to rows
+// by their lengths, as many as fill DEALT blocks, and EXTRA at least.
+DEVICE bool deal(const Batch& batch, u32 place, Work& work) {
+    const u32 lane = lane_index(), rows = batch.t(), groups = HEADS / HPB;
+    auto steps = [&](u32 row) { return row < rows ? (min(batch.position(row), WINDOW - 1) + STEP) / STEP : 0; };
+    u32 all = 0;
+    for (u32 r = lane; r < rows; r += 32) all += steps(r);
+    all = warp_total(all);
+    // Without a counter for every row and group, each has one part.
+    const u32 more = rows * groups > COUNTERS ? 0 : max((DEALT - min(rows * groups, (u32)DEALT)) / groups, (u32)EXTRA / groups);
+    work.first = 0;
+    for (u32 begin = 0; begin < rows; begin += 32) {
+        const u32 own = steps(begin + lane);
+        const u32 parts = own == 0 ? 0 : min(1 + own * more / all, max(own / (LEAST / STEP), 1));
+        u32 end = parts;
+#pragma unroll
+        for (u32 o = 1; o < 32; o <<= 1) {
+            const u32 before = __shfl_sync(FULL, end, lane - o);
+            if (lane >= o) end += before;
+        }
+        const u32 found = warp_total((work.first + end) * groups <= place);
+        if (found < 32) {
+            work.row = begin + found, work.parts = __shfl_sync(FULL, parts, found);
+            work.first = (work.first + __shfl_sync(FULL, end, found) - work.parts) * groups;
+            work.block = (place - work.first) / work.parts, work.part = (place - work.first) % work.parts;
+            work.first += work.block * work.parts;
+            return true;
+        }
+        work.first += __shfl_sync(FULL, end, 31);
+    }
+    return false;
+}
+// Four numbers of the output, divided and gated.
+DEVICE void finish(const Args& A, size_t at, float4 y, float sum, const float4& gate) {
+    y.x /= sum, y.y /= sum, y.z /= sum, y.w /= sum;
+    if (GATE) y.x *= sigmoid(gate.x), y.y *= sigmoid(gate.y), y.z *= sigmoid(gate.z), y.w *= sigmoid(gate.w);
+    *(float4*)(OUT + at) = y;
+}
+
+KERNEL {
+    extern __shared__ uint4 dynamic[];
+    __shared__ float most[WARPS][8], total[WARPS][8];
+    __shared__ bool is_last;
+    u16* const keys = (u16*)dynamic + warp_index() * (2 * TILE);  // [WARPS][keys, values][STEP][LINE]
+    u16* const values = keys + TILE;
+    uint4* parts_of_q = dynamic + WARPS * 2 * TILE / 8;           // [DP / 16][32]: a lane's two pairs, high and low
+    u8* own_k = (u8*)(parts_of_q + DP / 16 * 32);
+    u8* own_v = own_k + (WRITE ? Row::BYTES : 0);
+    float* q = (float*)(own_v + (WRITE ? Row::BYTES : 0));        // [HPB][HEAD_LINE], and room for a key
+    float* turns = q + (HPB + 1) * HEAD_LINE;                     // [2][Q_PAIRS]
+    const Args A = ARGS;
+    allow_next();
+    const Batch batch{BATCH};
+    const u32 warp = warp_index(), lane = lane_index(), g = lane / 4, p = lane % 4;
+    const u32 page_len = batch.page_len();
+    Work work;
+    if (!WRITE) wait_for_inputs();
+    for (u32 place = group_index(); deal(batch, place, work); place += DEALT) {
+        const u32 row = work.row, pos = batch.position(row), head0 = work.block * HPB, kv = head0 / (HEADS / KV_HEADS);
+        const u32 first = pos + 1 > WINDOW ? pos + 1 - WINDOW : 0, own = WRITE ? pos : pos + 1;
+        const u32 share = ((pos - first + STEP) / STEP + work.parts - 1) / work.parts * STEP;
+        const u32 from = first + work.part * share, to = min(from + share, pos + 1);
+        // Row i is sequence i's.
+        const u32* pages = batch.w + batch.w[8] + row * batch.w[9];
+
+        auto fetch = [&](u32 tile, u16* to_tile, const u8* cache) {
+            if (tile < to) {
+                const u32 first_page = tile / page_len, first_offset = tile - first_page * page_len;
+                const size_t first_place = ((size_t)pages[first_page] * KV_HEADS + kv) * page_len + first_offset;
+                const bool is_whole = first_offset + STEP <= page_len;
+#pragma unroll
+                for (u32 i = 0; i < STEP * PIECES / 32; i++) {
+                    const u32 j = (i * 32 + lane) / PIECES, piece = (i * 32 + lane) % PIECES;
+                    const bool is_there = tile + j < to && tile + j != own && piece * 8 < DIM;
+                    size_t at = first_place + j;
+                    if (!is_whole && is_there) {
+                        u32 page = first_page, offset = first_offset + j;
+                        while (offset >= page_len) offset -= page_len, page++;
+                        at = ((size_t)pages[page] * KV_HEADS + kv) * page_len + offset;
+                    }
+                    copy16(to_tile + place_of(j, piece), cache + (is_there ? at * Row::BYTES + piece * 16 : 0), is_there);
+                }
+            }
+            copies_end();
+        };
+        u32 tile = from + warp * STEP;
+        fetch(tile, keys, KEYS);
+        fetch(tile, values, VALUES);
+        if (ROTATE_Q) {
+            const float* angles = batch.turns(Q_TABLE, row, Q_PAIRS);
+            for (u32 i = threadIdx.x; i < 2 * Q_PAIRS; i += THREADS) turns[i] = angles[i];
+        }
+        __syncthreads();
+        if (WRITE) wait_for_inputs();
+
+        float4 gates[OUTPUTS];
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            const u32 i = (o * THREADS + threadIdx.x) * 4;
+            if (GATE && i < HPB * DIM) gates[o] = *(const float4*)(GATE_IN + ((size_t)row * HEADS + head0 + i / DIM) * (2 * DIM) + DIM + i % DIM);
+        }
+        for (u32 h = warp; h < HPB; h += WARPS) {
+            const float* x = X_IN + ((size_t)row * HEADS + head0 + h) * Q_STRIDE;
+            if (ROTATE_Q) {
+                turn_head<DIM, Q_PAIRS, Q_NEOX>(turns, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * HEAD_LINE);
+            } else {
+                for (u32 i = lane; i < DIM; i += 32) q[h * HEAD_LINE + i] = x[i];
+            }
+        }
+        if (WRITE) {
+            write_own<Row, Row>(A, batch, turns, q + HPB * HEAD_LINE, own_k, own_v, {row, row, pos, kv, own, max(from, own), to, head0 % (HEADS / KV_HEADS) == 0});
+        }
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < DP / 16 * 32; i += THREADS) {
+            const u32 h = i % 32 / 4, d = i / 32 * 16 + i % 4 * 2;
+            float2 x[2];
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                x[c] = float2{0, 0};
+                if (h < HPB && d + 8 * c < DIM) x[c] = *(const float2*)(q + h * HEAD_LINE + d + 8 * c);
+                x[c].x *= SCALE * LOG2E, x[c].y *= SCALE * LOG2E;
+            }
+            uint4 y;
+            split_f16(x[0].x, x[0].y, y.x, y.z);
+            split_f16(x[1].x, x[1].y, y.y, y.w);
+            parts_of_q[i] = y;
+        }
+        __syncthreads();
+
+        float acc[DP / 16][4];
+        Softmax of = {{-INFINITE, -INFINITE}, {0, 0}};
+#pragma unroll
+        for (int i = 0; i < DP / 16; i++) acc[i][0] = 0, acc[i][1] = 0, acc[i][2] = 0, acc[i][3] = 0;
+        // This step's key or value comes in its place.
+        auto add_own = [&](u16* to_tile, const u8* from_row) {
+            if (WRITE && tile + STEP > own) {
+                __syncwarp();
+                for (u32 i = lane; i < DIM / 8; i += 32) *(uint4*)(to_tile + place_of(own - tile, i)) = *(const uint4*)(from_row + i * 16);
+            }
+            __syncwarp();
+        };
+#pragma unroll 1
+        for (; tile < to; tile += WARPS * STEP) {
+            copies_wait<1>();
+            add_own(keys, own_k);
+            // Four sums, so that few products wait for each other.
+            float s[4][4];
+#pragma unroll
+            for (int i = 0; i < 4; i++) s[i][0] = 0, s[i][1] = 0, s[i][2] = 0, s[i][3] = 0;
+#pragma unroll
+            for (int b = 0; b < DP / 16; b++) {
+                u32 a[4];
+                load_matrices(a, keys + place_of(lane % 16, b * 2 + lane / 16));
+                const uint4 x = parts_of_q[b * 32 + lane];
+                mma_f16(s[b % 2], a, x.x, x.y);
+                mma_f16(s[2 + b % 2], a, x.z, x.w);
+            }
+            __syncwarp();
+            fetch(tile + WARPS * STEP, keys, KEYS);
+            float f[2];
+            u32 high[2], low[2];
+            // The warp's first position is always one.
+            weigh(s, to - tile, of, f, high, low);
+            copies_wait<1>();
+            add_own(values, own_v);
+#pragma unroll
+            for (int i = 0; i < DP / 16; i++) {
+                acc[i][0] *= f[0], acc[i][1] *= f[1], acc[i][2] *= f[0], acc[i][3] *= f[1];
+                u32 a[4];
+                load_transposed(a, values + place_of(lane % 8 + lane / 16 * 8, 2 * i + lane / 8 % 2));
+                mma_f16(acc[i], a, high[0], high[1]);
+                mma_f16(acc[i], a, low[0], low[1]);
+            }
+            __syncwarp();
+            fetch(tile + WARPS * STEP, values, VALUES);
+        }
+        // Over the warps: each leaves its part where its tiles were.
+        float* mine = (float*)keys;  // [HPB][HEAD_LINE]
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const float sum = keys_sum(of.sum[h]);
+            const u32 head = 2 * p + h;
+            if (lane < 4) most[warp][head] = of.m[h], total[warp][head] = sum;
+            if (head < HPB) {
+#pragma unroll
+                for (int i = 0; i < DP / 16; i++) {
+                    if (i * 16 + g < DIM) mine[head * HEAD_LINE + i * 16 + g] = acc[i][h];
+                    if (i * 16 + 8 + g < DIM) mine[head * HEAD_LINE + i * 16 + 8 + g] = acc[i][2 + h];
+                }
+            }
+        }
+        __syncthreads();
+        float* all_parts = PART_SUMS + (size_t)work.first * (HPB * PART);  // [parts][HPB][PART]
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            const u32 i = (o * THREADS + threadIdx.x) * 4, h = i / DIM, d = i % DIM;
+            if (i >= HPB * DIM) continue;
+            float top = -INFINITE, all = 0;
+            float4 y = make_float4(0, 0, 0, 0);
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) top = fmaxf(top, most[w][h]);
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) {
+                const float f = scale_to(most[w][h], top);
+                const float4 x = *(const float4*)((const float*)((const u16*)dynamic + w * (2 * TILE)) + h * HEAD_LINE + d);
+                all += f * total[w][h];
+                y.x = fmaf(f, x.x, y.x), y.y = fmaf(f, x.y, y.y), y.z = fmaf(f, x.z, y.z), y.w = fmaf(f, x.w, y.w);
+            }
+            if (work.parts == 1) {
+                finish(A, ((size_t)row * HEADS + head0) * DIM + i, y, all, gates[o]);
+            } else {
+                float* part = all_parts + (work.part * HPB + h) * PART;
+                *(float4*)(part + d) = y;
+                if (d == 0) part[DIM] = top, part[DIM + 1] = all;
+            }
+        }
+        __syncthreads();
+        if (work.parts == 1) continue;
+        __threadfence();
+        __syncthreads();
+        u32* counter = ZEROS + row * (HEADS / HPB) + work.block;
+        if (threadIdx.x == 0) is_last = atomicAdd(counter, 1) == work.parts - 1;
+        __syncthreads();
+        if (!is_last) continue;
+        __threadfence();
+        if (threadIdx.x == 0) *counter = 0;
+#pragma unroll
+        for (int o = 0; o < OUTPUTS; o++) {
+            const u32 i = (o * THREADS + threadIdx.x) * 4, h = i / DIM, d = i % DIM;
+            if (i >= HPB * DIM) continue;
+            float all;
+            const float4 y = add_parts(all_parts + h * PART, work.parts, HPB * PART, d, all);
+            finish(A, ((size_t)row * HEADS + head0) * DIM + i, y, all, gates[o]);
+        }
+    }
+    wait_for_inputs();
+}
