@@ -148,8 +148,8 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
         None => vec![name.into(), NOT_OFFERED.into(), String::new()],
     };
     let sum = if is_offered { format!("{total:.1}") } else { NOT_OFFERED.into() };
-    let totals = [
-        line("in a row", in_a_row),
+    let mut totals: Vec<Vec<String>> = in_a_row.into_iter().map(|s| line("in a row", Some(s))).collect();
+    totals.extend([
         line("as run", Some(as_run)),
         line("as timed", Some(as_timed)),
         vec!["  dispatches".into(), sum, "sum of medians".into()],
@@ -158,7 +158,7 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
         line("  host: encoding ahead", Some(host[1])),
         line("  host: hand over, wait", Some(host[2])),
         line("  unexplained", unexplained),
-    ];
+    ]);
     out.text(&format!("\n{}", table(&["tick", ">µs", ">min–max"], &totals)))?;
     if !is_offered {
         out.line("\nthe driver offers no time stamps: single dispatches cannot be timed")?;

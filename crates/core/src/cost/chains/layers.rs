@@ -94,6 +94,8 @@ struct Size {
     format: DType,
     k: usize,
     mixer: Mixer,
+    /// Rows of the head to its width.
+    head: usize,
     /// All weights come from memory: those of other layers, and something else, are read in between.
     is_cold: bool,
 }
@@ -101,12 +103,13 @@ struct Size {
 /// Every group of layers, for the formats that weights may have.
 pub fn layers(formats: &[DType], extent: Extent) -> Result<Vec<Layers>, ShapeError> {
     let mut all = vec![];
+    let head = if extent.quick { 4 } else { HEAD_ROWS };
     let first = formats.iter().copied().find(|f| f.is_float()).unwrap_or(DType::F16);
     for &format in formats {
         for k in extent.of(&WIDTHS, &[256]) {
             let dim = if k < 4096 { 64 } else { 128 };
             let mixer = Mixer::Attention { kv: (k / QUERIES / dim).max(1), dim, keys: KEYS };
-            let size = Size { format, k, mixer, is_cold: true };
+            let size = Size { format, k, mixer, head, is_cold: true };
             all.push(products(size, format == formats[0], extent)?);
             // Larger layers stay in no cache.
             if size.bytes() <= HOT_BYTES {
@@ -114,7 +117,8 @@ pub fn layers(formats: &[DType], extent: Extent) -> Result<Vec<Layers>, ShapeErr
             }
         }
     }
-    let narrow = |mixer| Size { format: first, k: if extent.quick { 256 } else { NARROW }, mixer, is_cold: true };
+    let k = if extent.quick { 256 } else { NARROW };
+    let narrow = |mixer| Size { format: first, k, mixer, head, is_cold: true };
     for dim in extent.of(&[64, 128, 256], &[64]) {
         for keys in extent.of(&[16, 128, 256, 1024, 4096, 16384], &[16]) {
             let bytes = (2 * 2 * KV_HEADS * dim * keys) as f64;
@@ -149,7 +153,7 @@ fn products(size: Size, is_first: bool, extent: Extent) -> Result<Layers, ShapeE
         rows.push(LayerRow { times: HEADS, ..row(HEAD, "norm") });
     }
     if has_head && is_first {
-        let point = Some(("sample".into(), (HEAD_ROWS * size.k) as f64));
+        let point = Some(("sample".into(), (size.head * size.k) as f64));
         rows.push(LayerRow { name: SAMPLE, times: HEADS, behind: Some(HEAD), point });
     }
     Ok(Layers { chain, depth, rows, is_whole: size.is_cold })
@@ -192,7 +196,7 @@ impl Size {
             "out" => (self.k, self.mixed()),
             "up" => (2 * INNER * self.k, self.k),
             "down" => (self.k, INNER * self.k),
-            _ => (HEAD_ROWS * self.k, self.k),
+            _ => (self.head * self.k, self.k),
         };
         rows * self.format.row_bytes(k).unwrap_or(4 * k)
     }
@@ -205,10 +209,11 @@ impl Size {
 
 /// `depth` layers, and `heads` heads behind them.
 fn chain(size: Size, depth: usize, heads: usize, extent: Extent) -> Result<Chain, ShapeError> {
-    let Size { format, k, mixer, is_cold } = size;
+    let Size { format, k, mixer, head, is_cold } = size;
     let keys = if let Mixer::Attention { keys, .. } = mixer { keys } else { 2 };
     let mut c = Chain::new(1, 1, keys);
-    if is_cold {
+    // Layers of a quick measurement are hot all the same: a slow device would read nothing else.
+    if is_cold && !extent.quick {
         let (x, width) = (c.input(2048)?, 2048);
         let w = c.weight(extent.flush() / (2 * width), width, DType::F16);
         c.graph.push(FLUSH, Matmul::plain(), &[x, w])?;
@@ -241,7 +246,7 @@ fn chain(size: Size, depth: usize, heads: usize, extent: Extent) -> Result<Chain
         x = named(&mut c, "down", residual().into(), &[up, shared[4 + n], sum])?[0];
     }
     for n in 0..heads {
-        let (g, w) = (c.weight(1, k, DType::F32), c.weight(HEAD_ROWS * k, k, format));
+        let (g, w) = (c.weight(1, k, DType::F32), c.weight(head * k, k, format));
         let head = Matmul { products: 1, outputs: vec![Tree::In(0)], norm };
         let logits = c.graph.push(format!("{HEAD}.{n}"), head, &[x, g, w])?;
         c.graph.push(format!("{SAMPLE}.{n}"), Sample { top: 0 }, &logits)?;
