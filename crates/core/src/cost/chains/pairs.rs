@@ -86,9 +86,8 @@ pub fn pairs(formats: &[DType], extent: Extent) -> Result<Vec<Pair>, ShapeError>
     }
     for dim in extent.of(&[64, 128, 256], &[64]) {
         for n in extent.of(&[64, 256, 1024, 4096], &[16]) {
-            let (chain, operations) = blocks(dim, n)?;
-            let unit = Unit::Rate(operations);
-            all.push(pair(format!("attention.blocks.{dim}"), n as f64, unit, 2, chain, 1)?);
+            let unit = Unit::Rate(attended(dim, n));
+            all.push(pair(format!("attention.blocks.{dim}"), n as f64, unit, 2, |depth| blocks(dim, n, depth), 1)?);
         }
     }
     Ok(all)
@@ -188,21 +187,26 @@ fn stream(
     pair(curve, shape.bytes as f64, Unit::Dispatch, links, chain, 2)
 }
 
-/// A prompt of `n` tokens attends to itself, its keys written before: chains of so many layers, and operations of one.
-fn blocks(dim: usize, n: usize) -> Result<(impl Fn(usize) -> Result<Chain, ShapeError>, f64), ShapeError> {
-    const HEADS: usize = 16;
-    let cache = Cache { heads: HEADS / 4, dim };
-    let chain = move |depth| {
-        let mut chain = Chain::new(n, 1, n);
-        let mut q = chain.input(HEADS * dim)?;
-        let (ks, vs) = (chain.state(Sig::state(cache, DType::F16)), chain.state(Sig::state(cache, DType::F16)));
-        for _ in 0..depth {
-            q = chain.push(Attention::plain(HEADS, HEADS / 4, dim, 0.1), &[q, ks, vs])?;
-        }
-        Ok(chain)
-    };
+/// Heads of queries in chains of prompts, and of keys.
+const PROMPT_HEADS: (usize, usize) = (16, 4);
+
+/// Operations of a prompt of `n` tokens that attends to itself.
+fn attended(dim: usize, n: usize) -> f64 {
     let seen = Expr::Pairs(None).eval(Bind { t: n as u64, s: 1, l: n as u64 });
-    Ok((chain, (4 * HEADS * dim) as f64 * seen as f64))
+    (4 * PROMPT_HEADS.0 * dim) as f64 * seen as f64
+}
+
+/// A prompt attends to itself, its keys written before, `depth` times.
+fn blocks(dim: usize, n: usize, depth: usize) -> Result<Chain, ShapeError> {
+    let (heads, kv) = PROMPT_HEADS;
+    let cache = Cache { heads: kv, dim };
+    let mut chain = Chain::new(n, 1, n);
+    let mut q = chain.input(heads * dim)?;
+    let (ks, vs) = (chain.state(Sig::state(cache, DType::F16)), chain.state(Sig::state(cache, DType::F16)));
+    for _ in 0..depth {
+        q = chain.push(Attention::plain(heads, kv, dim, 0.1), &[q, ks, vs])?;
+    }
+    Ok(chain)
 }
 
 /// `depth` products of `n` rows with one square matrix.
