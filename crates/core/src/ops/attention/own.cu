@@ -33,3 +33,15 @@ DEVICE void write_own(const Args& A, const Batch& batch, const float* turns, flo
         __syncwarp();
     }
 }
+
+// The queries of a row's heads from head0 on, LINE numbers apart, normed and rotated where they are.
+template <int LINE> DEVICE void take_queries(const Args& A, const float* turns, u32 row, u32 head0, float* q) {
+    for (u32 h = warp_index(); h < HPB; h += WARPS) {
+        const float* x = X_IN + ((size_t)row * HEADS + head0 + h) * Q_STRIDE;
+        if (ROTATE_Q) {
+            turn_head<DIM, Q_PAIRS, Q_NEOX>(turns, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * LINE);
+        } else {
+            for (u32 i = lane_index(); i < DIM; i += 32) q[h * LINE + i] = x[i];
+        }
+    }
+}

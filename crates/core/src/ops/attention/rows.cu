@@ -121,14 +121,7 @@ KERNEL {
         gates[o] = 0;
         if (GATE && i < HPB * DIM) gates[o] = GATE_IN[((size_t)row * HEADS + head0 + i / DIM) * (2 * DIM) + DIM + i % DIM];
     }
-    for (u32 h = warp; h < HPB; h += WARPS) {
-        const float* x = X_IN + ((size_t)row * HEADS + head0 + h) * Q_STRIDE;
-        if (ROTATE_Q) {
-            turn_head<DIM, Q_PAIRS, Q_NEOX>(turns, x, Q_NORM_WEIGHT, Q_NORM_EPS, q + h * QUERY_LINE);
-        } else {
-            for (u32 i = lane; i < DIM; i += 32) q[h * QUERY_LINE + i] = x[i];
-        }
-    }
+    take_queries<QUERY_LINE>(A, turns, row, head0, q);
     if (WRITE) {
         write_own<Row, Row>(A, batch, turns, room + warp * HEAD_LINE, own_k, own_v, {row, seq, pos, kv, own, max(from, own), to, head0 % (HEADS / KV_HEADS) == 0});
     }
