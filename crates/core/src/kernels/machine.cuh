@@ -81,16 +81,6 @@ DEVICE void cp_async16(void* shared, const void* global) {
 DEVICE void cp_async4(void* shared, const void* global) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
 }
-// 4, 8 or 16 bytes, or zeros where there is nothing.
-template <int BYTES> DEVICE void cp_async_or_zero(void* shared, const void* global, bool is_there) {
-    const u32 to = (u32)__cvta_generic_to_shared(shared);
-    if (BYTES == 16) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(global), "r"(is_there ? 16 : 0) : "memory");
-    } else {
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(to), "l"(global), "n"(BYTES == 16 ? 8 : BYTES), "r"(is_there ? BYTES : 0)
-                     : "memory");
-    }
-}
 DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 

@@ -227,11 +227,6 @@ DEVICE void cp_async(void* shared, const void* global, u32 bytes) {
 }
 DEVICE void cp_async16(void* shared, const void* global) { cp_async(shared, global, 16); }
 DEVICE void cp_async4(void* shared, const void* global) { cp_async(shared, global, 4); }
-template <u32 BYTES> DEVICE void cp_async_or_zero(void* shared, const void* global, bool is_there) {
-    static const uint4 zero = {0, 0, 0, 0};
-    check(!is_there || (uintptr_t)global % BYTES == 0);
-    cp_async(shared, is_there ? global : &zero, BYTES);
-}
 DEVICE void cp_async_commit() { copy_group[current]++; }
 template <u32 N> DEVICE void cp_async_wait() {
     u32 left = 0;

@@ -26,7 +26,8 @@ static u32 transposed(u32 x) {
 }
 
 static void copy16(void* to, const void* from, bool is_there) {
-    cp_async_or_zero<16>(to, from, is_there);
+    static const uint4 zero = {0, 0, 0, 0};
+    cp_async16(to, is_there ? from : &zero);
 }
 static inline void copies_end() { cp_async_commit(); }
 template <int N> static inline void copies_wait() { cp_async_wait<N>(); }

@@ -1,7 +1,7 @@
 // Activations of 2 to 8 rows, normed and rounded to int8, in the order in which `codes.cu` loads them: a block a token,
-// tokens filled up to a multiple of 8 with zeros.
+// tokens filled up to 8 with zeros.
 //
-// For each block of 32 elements and each eight tokens a warp's registers lie side by side, two words a lane (token 4 *
+// For each block of 32 elements a warp's registers lie side by side, two words a lane (token 4 *
 // lane .., part lane % 4): of 4-bit codes, whose words hold eight adjacent elements, the even ones, then the odd ones of
 // the part; of 8-bit codes four elements of the first half, then four of the second. `META` has for each block and token
 // the scale, `scale * sum of the codes`, and where a weight has scales for 16 that sum of either half.
@@ -10,10 +10,10 @@ KERNEL {
     const Args A = ARGS;
     allow_next();
     wait_for_inputs();
-    const u32 t = group_index(), rows = ROWS, tiles = (rows + 7) / 8;
-    if (t >= tiles * 8) return;
+    const u32 t = group_index(), rows = ROWS;
+    if (t >= 8) return;
     const float* x = X_IN + (size_t)t * K;
-    const u32 lane = t % 8 * 4;
+    const u32 lane = t * 4;
     float v[HELD][8], squares = 0;
 #pragma unroll
     for (int r = 0; r < HELD; r++) {
@@ -42,7 +42,7 @@ KERNEL {
         const float sum = d * (float)sum16, other = __shfl_xor_sync(FULL, sum, 2);
         if (e >= K) continue;
         const u32 part = e / 8 % 4;
-        const size_t block = e / 32, at = (block * tiles + t / 8) * 64;
+        const size_t block = e / 32, at = block * 64;
         if (NEED_EO) {
             *(uint2*)(EO + at + (lane + part) * 2) =
                 make_uint2(__byte_perm(codes.x, codes.y, 0x6420), __byte_perm(codes.x, codes.y, 0x7531));
@@ -51,7 +51,7 @@ KERNEL {
             u32* to = Q + at + (lane + part % 2 * 2) * 2 + part / 2;
             to[0] = codes.x, to[2] = codes.y;
         }
-        float* meta = META + (block * tiles * 8 + t) * META_WORDS;
+        float* meta = META + (block * 8 + t) * META_WORDS;
         if (part == 0) meta[0] = d, meta[1] = sum + other;
         if (part == 0 && META_WORDS == 4) meta[2] = sum, meta[3] = other;
     }

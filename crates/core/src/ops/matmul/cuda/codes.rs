@@ -14,19 +14,17 @@ const RESIDENT: usize = 2;
 impl Cuda<'_> {
     /// The lowering; none where not all weights are codes, or have an odd number of scales.
     pub(super) fn codes(&self) -> Option<Lowering> {
-        let (site, k) = (self.site, self.k());
+        let k = self.k();
         let fits = |p: &Product| p.int8 && p.planes.is_some_and(|s| (k / s.group).is_multiple_of(2));
         if !k.is_multiple_of(32) || !self.products.iter().all(fits) {
             return None;
         }
         let bits = |n| self.products.iter().any(|p| p.planes.is_some_and(|s| s.bits == n));
         let (q, eo) = (bits(8), bits(4));
-        let rows = site.ins[0].rows.clone();
-        let tokens = Expr::CeilDiv(Box::new(rows), EIGHT as u64) * EIGHT;
-        let bytes = |is: bool, n: usize| if is { tokens.clone() * n } else { Expr::Const(0) };
+        let bytes = |is: bool, n: usize| Expr::from(if is { EIGHT * n } else { 0 });
         let scratch = vec![bytes(q, k), bytes(eo, k), bytes(true, k / 32 * 4 * self.meta_words())];
         let made = scratch.iter().cloned().fold(Expr::Const(0), |a, b| a + b);
-        let steps = vec![self.quantize([q, eo], tokens, made.clone()), self.products_of_codes([q, eo], made)?];
+        let steps = vec![self.quantize([q, eo], made.clone()), self.products_of_codes([q, eo], made)?];
         Some(Lowering::Steps { steps, scratch })
     }
 
@@ -36,7 +34,7 @@ impl Cuda<'_> {
     }
 
     /// Activations, normed and rounded, to the scratch slots: 8-bit codes' order, 4-bit codes' order, scales and sums.
-    fn quantize(&self, [q, eo]: [bool; 2], tokens: Expr, made: Expr) -> Step {
+    fn quantize(&self, [q, eo]: [bool; 2], made: Expr) -> Step {
         let (op, site, k) = (self.op, self.site, self.k());
         let threads = k.div_ceil(8).next_multiple_of(32).min(512);
         let mut unit = self.unit(threads);
@@ -50,7 +48,7 @@ impl Cuda<'_> {
         let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         let flops = if op.norm.is_some() { site.ins[0].rows.clone() * (4 * k) } else { Expr::Const(0) };
         let norm = if op.norm.is_some() { "norm+" } else { "" };
-        unit.step(format!("matmul/{norm}quantize"), tokens, Cost::of(read, made, flops))
+        unit.step(format!("matmul/{norm}quantize"), EIGHT.into(), Cost::of(read, made, flops))
     }
 
     fn products_of_codes(&self, [q, eo]: [bool; 2], made: Expr) -> Option<Step> {
