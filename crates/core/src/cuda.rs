@@ -24,6 +24,8 @@ pub const WEIGHTS: &str = include_str!("kernels/weights.cuh");
 pub const TENSOR: &str = include_str!("kernels/tensor.cuh");
 /// Heads: norm, rotation, and vectors of a cache.
 pub const HEADS: &str = include_str!("kernels/heads.cuh");
+/// Rounding to 16 bits, f16 or bf16 as `HALF_BF16` says, and the order of pieces.
+pub const HALF: &str = include_str!("kernels/half.cuh");
 /// Causal convolution of a channel.
 pub const CONV: &str = include_str!("kernels/conv.cuh");
 

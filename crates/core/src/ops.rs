@@ -335,6 +335,11 @@ pub enum Lowering {
 }
 
 impl Lowering {
+    /// There is a kernel.
+    pub fn is_there(&self) -> bool {
+        matches!(self, Lowering::Steps { .. })
+    }
+
     /// A lowering of one text kernel, which moves and computes the op's minimum.
     pub fn text(kernel: impl Into<String>, args: Vec<Arg>, grid: Expr, cost: Cost, text: Text) -> Lowering {
         debug_assert_eq!(args.len(), text.access.len());
@@ -522,6 +527,26 @@ ops! {
     Attention = attention::Attention,
     Elementwise = elementwise::Elementwise,
     Sample = sample::Sample,
+}
+
+impl Op {
+    /// The type of the pieces ([`crate::tensor::Role::Pieces`]) that its kernel here would take its first input as.
+    pub fn takes_pieces(&self, site: &Site) -> Option<crate::formats::DType> {
+        match (self, site.target) {
+            (Op::Matmul(op), Target::Cuda(_)) => op.takes_pieces(site),
+            _ => None,
+        }
+    }
+
+    /// It has a kernel here that gives an output as pieces of a type.
+    pub fn gives_pieces(&self, site: &Site, output: usize, dtype: crate::formats::DType) -> bool {
+        if !matches!((self, site.target), (Op::Matmul(_) | Op::Attention(_), Target::Cuda(_))) {
+            return false;
+        }
+        let mut wanted = site.clone();
+        wanted.outs[output] = site.outs[output].as_pieces(dtype);
+        self.lower(&wanted).is_there()
+    }
 }
 
 /// Checks the number of inputs of an op.

@@ -12,6 +12,7 @@ use crate::tensor::Sig;
 
 mod barriers;
 pub mod lower;
+mod pieces;
 mod slots;
 mod text;
 pub use text::human;

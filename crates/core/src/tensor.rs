@@ -30,6 +30,11 @@ pub enum Role {
     Recurrent,
     /// Made and read within a step: lives in a slot.
     Slot,
+    /// The same, rounded to 16 bits (f16 or bf16, its type) for the one matmul that reads it, in the order in which the
+    /// registers of tensor cores take it: for each eight rows and each 128 columns two kilobytes, 16-byte pieces `[4 parts of
+    /// eight columns][8 rows][4 blocks of 32 columns]`, the eight numbers of a piece as the pairs (0, 4), (1, 5), (2, 6),
+    /// (3, 7). Rows are filled up to a multiple of eight and columns to one of 128; what rows beyond the last hold is nobody's.
+    Pieces,
 }
 
 /// How a weight lies in memory. One layout per weight and device, shared by all plans.
@@ -52,6 +57,9 @@ pub struct Cache {
     pub dim: usize,
 }
 
+/// Rows and columns of which pieces hold a multiple.
+const PIECES: (u64, usize) = (8, 128);
+
 /// Shards of a weight have a multiple of so many rows, but for the last.
 pub const SHARD_ROWS: u64 = 16;
 
@@ -59,6 +67,11 @@ impl Sig {
     /// An f32 activation.
     pub fn slot(rows: Expr, width: usize) -> Sig {
         Sig { rows, width, dtype: DType::F32, role: Role::Slot }
+    }
+
+    /// This activation as pieces of a 16-bit type ([`Role::Pieces`]).
+    pub fn as_pieces(&self, dtype: DType) -> Sig {
+        Sig { dtype, role: Role::Pieces, ..self.clone() }
     }
 
     /// A weight in its stored layout.
@@ -92,6 +105,10 @@ impl Sig {
                 Some(planes) => Expr::from(planes.bytes()),
                 None => self.rows.clone() * self.row_bytes(),
             },
+            (Role::Pieces, _) => {
+                let (rows, columns) = PIECES;
+                Expr::CeilDiv(Box::new(self.rows.clone()), rows) * (rows as usize * 2 * self.width.next_multiple_of(columns))
+            }
             _ => self.rows.clone() * self.row_bytes(),
         }
     }
@@ -125,6 +142,11 @@ impl Sig {
         }
     }
 
+    /// True for an activation in pieces.
+    pub fn is_pieces(&self) -> bool {
+        self.role == Role::Pieces
+    }
+
     /// True for a cache or a recurrent state: the engine owns its memory, and a write makes its next version.
     pub fn is_state(&self) -> bool {
         matches!(self.role, Role::State(_) | Role::Recurrent)
@@ -147,6 +169,14 @@ pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::expr::Bind;
+
+    #[test]
+    fn pieces_have_whole_groups_of_eight_rows_and_128_columns() {
+        let bytes = |t, width| Sig::slot(Expr::T, width).as_pieces(DType::F16).bytes().eval(Bind { t, s: 1, l: t });
+        assert_eq!([bytes(8, 128), bytes(9, 128), bytes(33, 256)], [2048, 4096, 5 * 2 * 2048]);
+        assert_eq!(bytes(16, 129), 2 * 2 * 2048);
+    }
 
     #[test]
     fn shards_hold_all_rows_and_none_is_larger_than_the_limit() {

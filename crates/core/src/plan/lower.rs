@@ -1,7 +1,8 @@
-//! From a graph to a plan: choose layouts, fuse, lower every node, colour slots.
+//! From a graph to a plan: choose layouts, fuse, choose what goes as pieces, lower every node, colour slots.
 
 use std::collections::BTreeMap;
 
+use super::pieces;
 use super::slots::{Life, colour};
 use super::{BufRef, Dispatch, Operand as Named, OperandId, Plan};
 use crate::expr::Expr;
@@ -79,6 +80,7 @@ pub fn lower_assuming(
         }
     }
     let report = fuse_assuming(&mut graph, &setting, wanted, assume);
+    pieces::choose(&mut graph, &setting);
     let mut planner = Planner {
         graph: &graph,
         setting,

@@ -2,12 +2,13 @@
 //!
 //! - `rows` (up to 8 rows): one launch, which also rotates, writes the cache, splits the visible positions over blocks
 //!   and adds the parts up.
-//! - `each` (more rows, each the one token of its sequence, caches in f16): the same, for rows that fill the device.
+//! - `each` (more rows, each the one token of its sequence, caches in f16): the same, for rows that fill the device; its output
+//!   may be 16-bit pieces.
 //! - more rows: a fused write is a step of its own in front, then `tiles` where there are tensor
 //!   cores and the shared memory for it, else `blocks`.
 
 use super::*;
-use crate::cuda::{HEADS, TENSOR, Unit, cache_type, caps};
+use crate::cuda::{HALF, HEADS, TENSOR, Unit, cache_type, caps};
 use crate::device::ZERO_WORDS;
 use crate::ops::rope::cuda::set_rope;
 
@@ -29,10 +30,15 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
     if (0..o.states).filter(|i| o.mask != Some(*i)).any(|i| site.ins[i].dtype != DType::F32) {
         return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
     }
-    if site.class.is_small() {
-        return rows(op, site, keys, values);
+    if !site.class.is_small()
+        && let Some(answer) = each(op, site, [keys, values])
+    {
+        return answer;
     }
-    each(op, site, [keys, values]).unwrap_or_else(|| blocks(op, site, keys, values))
+    if site.outs[0].is_pieces() {
+        return Lowering::Gap("only attention of many sequences, one token each, gives 16-bit pieces");
+    }
+    if site.class.is_small() { rows(op, site, keys, values) } else { blocks(op, site, keys, values) }
 }
 
 /// What both kernels set.
@@ -164,7 +170,10 @@ fn rows_f16(op: &Attention, site: &Site, cache: &str) -> Lowering {
 /// Many rows over caches in f16, each the one token of its sequence; none where the device has no such tensor cores or too
 /// little shared memory.
 fn each(op: &Attention, site: &Site, caches: [&str; 2]) -> Option<Lowering> {
-    if !site.one_each || caches != ["CACHE_F16"; 2] || caps(site).sm < 80 {
+    let out = &site.outs[0];
+    // Columns that fill up pieces would have to be zeros.
+    let is_whole = !out.is_pieces() || out.width.is_multiple_of(128);
+    if !site.one_each || caches != ["CACHE_F16"; 2] || caps(site).sm < 80 || !is_whole {
         return None;
     }
     // Two blocks on a multiprocessor, each with so many warps that few positions are left to one after the other.
@@ -183,10 +192,12 @@ fn each(op: &Attention, site: &Site, caches: [&str; 2]) -> Option<Lowering> {
     let mut unit = unit(op, threads as u32, caches[0], caches[1], op.write.is_some());
     unit.set("HPB", together).set("DEALT", dealt).set("EXTRA", dealt / 2).set("LEAST", 128).set("COUNTERS", ZERO_WORDS);
     set_write(&mut unit, op);
-    unit.shared(shared).resident(2).part(TENSOR).part(HEADS).part(include_str!("own.cu"));
+    unit.set("OUT_PIECES", out.is_pieces() as u8).set("HALF_BF16", (out.dtype == DType::BF16) as u8);
+    unit.shared(shared).resident(2).part(TENSOR).part(HEADS).part(HALF).part(include_str!("own.cu"));
     unit.part(include_str!("softmax.cu")).part(include_str!("each.cu"));
     let scratch = vec![(Expr::T * groups + dealt) * (together * (op.dim + 4) * 4)];
-    let step = unit.step(format!("attention/each.{}", form(op)), Expr::from(dealt), op.cost(site));
+    let pieces = if out.is_pieces() { format!(".{}-pieces", out.dtype.name()) } else { String::new() };
+    let step = unit.step(format!("attention/each.{}{pieces}", form(op)), Expr::from(dealt), op.cost(site));
     Some(Lowering::Steps { steps: vec![step], scratch })
 }
 

@@ -70,11 +70,23 @@ DEVICE bool deal(const Batch& batch, u32 place, Work& work) {
     }
     return false;
 }
-// Four numbers of the output, divided and gated.
-DEVICE void finish(const Args& A, size_t at, float4 y, float sum, const float4& gate) {
+// Four numbers of the output from number `at` of a row on, divided and gated. Of pieces a lane writes half a one: of eight
+// numbers the lane beside it has the other four, which make pairs with its own. All lanes of a warp come here, with or without
+// numbers.
+DEVICE void finish(const Args& A, bool is_there, u32 row, u32 at, float4 y, float sum, const float4& gate) {
     y.x /= sum, y.y /= sum, y.z /= sum, y.w /= sum;
     if (GATE) y.x *= sigmoid(gate.x), y.y *= sigmoid(gate.y), y.z *= sigmoid(gate.z), y.w *= sigmoid(gate.w);
-    *(float4*)(OUT + at) = y;
+    if (OUT_PIECES) {
+        // A head begins at a multiple of eight, so the second four are an odd lane's.
+        const bool is_second = lane_index() % 2 == 1;
+        const u32 xy = to_half2(y.x, y.y), zw = to_half2(y.z, y.w);
+        const u32 others = __shfl_xor_sync(FULL, is_second ? xy : zw, 1);
+        const u32 first = is_second ? others : xy, second = is_second ? zw : others;
+        uint2* half = (uint2*)OUT + piece_place(HEADS * DIM, row, at) * 2 + is_second;
+        if (is_there) *half = make_uint2(__byte_perm(first, second, 0x5410), __byte_perm(first, second, 0x7632));
+    } else if (is_there) {
+        *(float4*)(OUT + (size_t)row * (HEADS * DIM) + at) = y;
+    }
 }
 
 KERNEL {
@@ -227,21 +239,23 @@ KERNEL {
 #pragma unroll
         for (int o = 0; o < OUTPUTS; o++) {
             const u32 i = (o * THREADS + threadIdx.x) * 4, h = i / DIM, d = i % DIM;
-            if (i >= HPB * DIM) continue;
+            const bool is_there = i < HPB * DIM;
             float top = -INFINITE, all = 0;
             float4 y = make_float4(0, 0, 0, 0);
+            if (is_there) {
 #pragma unroll
-            for (int w = 0; w < WARPS; w++) top = fmaxf(top, most[w][h]);
+                for (int w = 0; w < WARPS; w++) top = fmaxf(top, most[w][h]);
 #pragma unroll
-            for (int w = 0; w < WARPS; w++) {
-                const float f = scale_to(most[w][h], top);
-                const float4 x = *(const float4*)((const float*)((const u16*)dynamic + w * (2 * TILE)) + h * HEAD_LINE + d);
-                all += f * total[w][h];
-                y.x = fmaf(f, x.x, y.x), y.y = fmaf(f, x.y, y.y), y.z = fmaf(f, x.z, y.z), y.w = fmaf(f, x.w, y.w);
+                for (int w = 0; w < WARPS; w++) {
+                    const float f = scale_to(most[w][h], top);
+                    const float4 x = *(const float4*)((const float*)((const u16*)dynamic + w * (2 * TILE)) + h * HEAD_LINE + d);
+                    all += f * total[w][h];
+                    y.x = fmaf(f, x.x, y.x), y.y = fmaf(f, x.y, y.y), y.z = fmaf(f, x.z, y.z), y.w = fmaf(f, x.w, y.w);
+                }
             }
             if (work.parts == 1) {
-                finish(A, ((size_t)row * HEADS + head0) * DIM + i, y, all, gates[o]);
-            } else {
+                finish(A, is_there, row, head0 * DIM + i, y, all, gates[o]);
+            } else if (is_there) {
                 float* part = all_parts + (work.part * HPB + h) * PART;
                 *(float4*)(part + d) = y;
                 if (d == 0) part[DIM] = top, part[DIM + 1] = all;
@@ -260,10 +274,11 @@ KERNEL {
 #pragma unroll
         for (int o = 0; o < OUTPUTS; o++) {
             const u32 i = (o * THREADS + threadIdx.x) * 4, h = i / DIM, d = i % DIM;
-            if (i >= HPB * DIM) continue;
-            float all;
-            const float4 y = add_parts(all_parts + h * PART, work.parts, HPB * PART, d, all);
-            finish(A, ((size_t)row * HEADS + head0) * DIM + i, y, all, gates[o]);
+            const bool is_there = i < HPB * DIM;
+            float all = 0;
+            float4 y = make_float4(0, 0, 0, 0);
+            if (is_there) y = add_parts(all_parts + h * PART, work.parts, HPB * PART, d, all);
+            finish(A, is_there, row, head0 * DIM + i, y, all, gates[o]);
         }
     }
     wait_for_inputs();

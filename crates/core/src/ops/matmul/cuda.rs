@@ -2,7 +2,8 @@
 //!
 //! - `row` (one row): one launch that streams the weights, with prologue and epilogue.
 //! - `codes` (2 to 8 rows, int8 activations): rounding, then tensor cores.
-//! - `stream` (9 to 64 rows of 16-bit factors, weights that are codes): rounding, then tensor cores.
+//! - `stream` (9 to 64 rows of 16-bit factors, weights that are codes): rounding, then tensor cores; x may come rounded, as
+//!   pieces, and outputs may be given so.
 //! - `rows` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
 //! - `halves` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
 //! - `tiles` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
@@ -46,6 +47,15 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         })
         .collect();
     let lowering = Cuda { op, site, products };
+    if site.class == RowClass::Some
+        && let Some(half) = lowering.half()
+        && let Some(answer) = lowering.stream(half)
+    {
+        return answer;
+    }
+    if site.ins.iter().chain(&site.outs).any(Sig::is_pieces) {
+        return Lowering::Gap("values in 16-bit pieces have a CUDA kernel for 9 to 64 rows of codes only");
+    }
     if site.class == RowClass::One
         && let Some(answer) = lowering.row()
     {
@@ -65,6 +75,14 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         return answer;
     }
     lowering.tiles().unwrap_or(Lowering::Gap("a weight of this type and layout has no CUDA kernel"))
+}
+
+/// The type of pieces that x can be, for it would be rounded to them.
+pub(super) fn takes_pieces(op: &Matmul, site: &Site) -> Option<DType> {
+    let half = site.rounding(&site.ins[op.first_weight()]);
+    let mut given = site.clone();
+    given.ins[0] = site.ins[0].as_pieces(halves::dtype(half));
+    (half.is_half() && lower(op, &given).is_there()).then_some(given.ins[0].dtype)
 }
 
 struct Cuda<'a> {

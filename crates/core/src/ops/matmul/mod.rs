@@ -46,6 +46,11 @@ impl Matmul {
         self.first_weight() + self.products
     }
 
+    /// The type of the pieces that its CUDA kernel would take x as.
+    pub(super) fn takes_pieces(&self, site: &Site) -> Option<DType> {
+        cuda::takes_pieces(self, site)
+    }
+
     /// The products that an output uses.
     fn products_of(&self, output: &Tree) -> Vec<usize> {
         output.leaves().into_iter().filter(|&l| l < self.products).collect()

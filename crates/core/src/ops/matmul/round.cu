@@ -1,8 +1,7 @@
 // Activations normed and rounded to 16 bits, once. One block a row, which its registers hold, eight numbers at a time.
 //
-// Rows lie one after the other, or, where STREAMED, in the order in which `stream.cu` loads them: for each eight tokens and
-// each 128 columns a kilobyte of numbers [4 parts of eight][8 tokens][4 blocks of 32], eight numbers as the pairs (0, 4),
-// (1, 5), (2, 6), (3, 7); tokens are filled up to a multiple of eight and columns to one of 128, with zeros.
+// Rows lie one after the other, or, where STREAMED, as the pieces that `stream.cu` loads (`half.cuh`); tokens are filled up to a
+// multiple of eight and columns to one of 128, with zeros.
 #define WIDTH (STREAMED ? (K + 127) / 128 * 128 : K)
 #define HELD ((WIDTH / 8 + THREADS - 1) / THREADS)
 KERNEL {
@@ -39,8 +38,7 @@ KERNEL {
         }
         const float4 a = v[r][0], b = v[r][1];
         if (STREAMED) {
-            const u32 place = (row / 8 * (WIDTH / 128) + i / 16) * 128 + i % 4 * 32 + row % 8 * 4 + i / 4 % 4;
-            ((uint4*)ROUNDED)[place] = make_uint4(to_half2(a.x, b.x), to_half2(a.y, b.y), to_half2(a.z, b.z), to_half2(a.w, b.w));
+            ((uint4*)ROUNDED)[piece_place(K, row, i * 8)] = to_piece(a, b);
         } else {
             ((uint4*)ROUNDED)[(size_t)row * (K / 8) + i] =
                 make_uint4(to_half2(a.x, a.y), to_half2(a.z, a.w), to_half2(b.x, b.y), to_half2(b.z, b.w));

@@ -6,12 +6,11 @@
 //!    decodes while it stages and evaluates the trees in registers.
 
 use super::*;
+use crate::cuda::HALF;
 use crate::ops::elementwise::Binary;
 use crate::ops::{Code, Gemm};
 use crate::precision::Rounding;
 
-/// The rounding to 16 bits, for every kernel here.
-pub(super) const HALF: &str = include_str!("../half.cu");
 /// A weight that would take more bytes than this in 16 bits is decoded tile by tile, by our own kernel.
 const MOST_DECODED: usize = 512 << 20;
 /// Pieces of eight numbers that a thread decodes.
@@ -28,7 +27,7 @@ struct Sum {
 
 impl Cuda<'_> {
     /// The 16-bit type of the factors, where all products have one.
-    fn half(&self) -> Option<Rounding> {
+    pub(super) fn half(&self) -> Option<Rounding> {
         let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
         let first = self.site.rounding(&self.site.ins[w0]);
         let alike = self.site.ins[w0..o0].iter().all(|w| self.site.rounding(w) == first);
@@ -55,11 +54,6 @@ impl Cuda<'_> {
     /// The steps, where all factors are 16-bit numbers.
     pub(super) fn halves(&self) -> Option<Lowering> {
         let half = self.half()?;
-        if self.site.class == RowClass::Some
-            && let Some(answer) = self.stream(half)
-        {
-            return Some(answer);
-        }
         let rows = self.site.ins[0].rows.clone();
         let mut scratch = vec![rows.clone() * (2 * self.k())];
         let mut steps = vec![self.round_rows(half, false)];

@@ -1,8 +1,9 @@
-//! Matmul of 9 to 64 rows whose weights are codes, in 16-bit numbers: see `round.cu` and `stream.cu`.
+//! Matmul of 9 to 64 rows whose weights are codes, in 16-bit numbers: see `round.cu` and `stream.cu`. Activations that their
+//! maker gives as pieces ([`crate::tensor::Role::Pieces`]) are not rounded again.
 
-use super::halves::{HALF, dtype};
+use super::halves::dtype;
 use super::*;
-use crate::cuda::TENSOR;
+use crate::cuda::{HALF, TENSOR};
 use crate::precision::Rounding;
 
 /// Rows of a weight that a warp has, in slabs of 16 of one product.
@@ -41,6 +42,9 @@ impl Cuda<'_> {
     pub(super) fn stream(&self, half: Rounding) -> Option<Lowering> {
         let (op, site) = (self.op, self.site);
         self.places()?;
+        if !self.has_pieces_for(half) {
+            return None;
+        }
         let mut belts: Vec<Belt> = vec![];
         for (o, tree) in op.outputs.iter().enumerate() {
             let used = op.products_of(tree);
@@ -57,16 +61,26 @@ impl Cuda<'_> {
             |b: &Belt| -> usize { b.outputs.iter().map(|&o| site.outs[o].width.div_ceil(UNIT / b.products)).sum() };
         let units: Vec<usize> = belts.iter().map(units).collect();
         let shape = shape(self.k().div_ceil(PIECE), &units, caps(site))?;
-        let width = self.k().next_multiple_of(PIECE);
-        let scratch = vec![Expr::CeilDiv(Box::new(site.ins[0].rows.clone()), 8) * (8 * 2 * width)];
-        let steps = vec![self.round_rows(half, true), self.streamed(half, &belts, shape)?];
-        Some(Lowering::Steps { steps, scratch })
+        let streamed = self.streamed(half, &belts, shape)?;
+        if site.ins[0].is_pieces() {
+            return Some(Lowering::Steps { steps: vec![streamed], scratch: vec![] });
+        }
+        let scratch = vec![site.ins[0].as_pieces(dtype(half)).bytes()];
+        Some(Lowering::Steps { steps: vec![self.round_rows(half, true), streamed], scratch })
+    }
+
+    /// What comes or goes as pieces does so in this type; columns that fill them up would have to be zeros, so there are none.
+    fn has_pieces_for(&self, half: Rounding) -> bool {
+        let fits = |s: &Sig| !s.is_pieces() || s.dtype == dtype(half) && s.width.is_multiple_of(PIECE);
+        let (x, others) = (&self.site.ins[0], &self.site.ins[1..]);
+        let is_normed = x.is_pieces() && self.op.norm.is_some();
+        !is_normed && fits(x) && !others.iter().any(Sig::is_pieces) && self.site.outs.iter().all(fits)
     }
 
     fn streamed(&self, half: Rounding, belts: &[Belt], shape: Shape) -> Option<Step> {
         let (op, site, k) = (self.op, self.site, self.k());
         let mut unit = self.half_unit(half, shape.units * shape.along * 32);
-        unit.read("ROUNDED", "u16", Arg::Scratch(0));
+        unit.read("ROUNDED", "u16", if site.ins[0].is_pieces() { Arg::In(0) } else { Arg::Scratch(0) });
         if !self.set_operands(&mut unit) {
             return None;
         }
