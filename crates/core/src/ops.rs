@@ -387,6 +387,7 @@ pub struct ShapeError {
 }
 
 /// A test case of an op: the op on inputs of these shapes, with the bytes and flops it must claim, by hand.
+#[derive(Clone)]
 pub struct Case {
     /// Name in the table of cases.
     pub name: String,
@@ -394,6 +395,8 @@ pub struct Case {
     pub op: Op,
     /// Its inputs.
     pub ins: Vec<Sig>,
+    /// What reads its first output, with its other inputs: for what two ops do otherwise than each alone.
+    pub then: Option<(Op, Vec<Sig>)>,
     /// Tokens, sequences and context of the batch.
     pub batch: crate::expr::Bind,
     /// Bytes read, bytes written, flops, as counted by hand.
@@ -414,6 +417,7 @@ impl Case {
             name: name.into(),
             op: op.into(),
             ins,
+            then: None,
             batch,
             cost: None,
             tolerance: 1e-5,
@@ -426,6 +430,17 @@ impl Case {
     pub fn costs(mut self, read: u64, written: u64, flops: u64) -> Case {
         self.cost = Some((read, written, flops));
         self
+    }
+
+    /// Gives its first output to another op, with these inputs behind it; what that makes is the case's output.
+    pub fn then(mut self, op: impl Into<Op>, ins: Vec<Sig>) -> Case {
+        self.then = Some((op.into(), ins));
+        self
+    }
+
+    /// All inputs: its own, then those of what follows.
+    pub fn all_ins(&self) -> impl Iterator<Item = &Sig> {
+        self.ins.iter().chain(self.then.iter().flat_map(|(_, ins)| ins))
     }
 
     /// Draws the numbers of an f32 input evenly from a range, where ordinary random numbers would make no sense.

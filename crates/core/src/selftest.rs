@@ -194,13 +194,13 @@ pub fn case_plan(case: &Case, target: Target) -> Result<Plan, ShapeError> {
     plan::lower(graph, setting, &Fuse::None, &Layouts::new(), "test")
 }
 
-/// The op of a case as a graph, its inputs as weights and states in their order.
+/// The op of a case as a graph, and what follows it; the inputs of both as weights and states in their order.
 fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeError> {
     let inv_freq = (0..rope_pairs(&case.op)).map(|i| 10000f32.powf(-(i as f32) / 32.0)).collect();
     let mut graph = Graph { ropes: vec![RopeSpec { inv_freq, factor: 1.0 }], ..Default::default() };
     let (mut weights, mut states) = (0, 0..);
     let mut ins = vec![];
-    for (i, sig) in case.ins.iter().enumerate() {
+    for (i, sig) in case.all_ins().enumerate() {
         let source = match sig.is_state() {
             true => Source::State(states.next().unwrap_or(0)),
             false => Source::Weight(weights),
@@ -211,7 +211,11 @@ fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeErro
         }
         ins.push(graph.source(format!("input {i}"), sig, source));
     }
-    let outs = graph.push("case", case.op.clone(), &ins)?;
+    let (ins, more) = ins.split_at(case.ins.len());
+    let mut outs = graph.push("case", case.op.clone(), ins)?;
+    if let Some((op, _)) = &case.then {
+        outs = graph.push("then", op.clone(), &[&outs[..1], more].concat())?;
+    }
     graph.outputs = outs.iter().copied().filter(|&v| !graph.values[v].sig.is_state()).collect();
     let setting = Setting {
         tokens: RowClass::of(case.batch.t as usize),
@@ -230,8 +234,8 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
     let vocabulary = case.ins[0].rows.constant().unwrap_or(8);
     let (batch, pages) = random_batch(&mut rng, case.batch, vocabulary, &graph.ropes);
     let (mut weights, mut numbers, mut states): (Vec<WeightData>, Vec<RefTensor>, Vec<RefState>) = Default::default();
-    for i in 0..case.ins.len() {
-        let sig = &graph.values[i].sig;
+    for (i, value) in graph.values.iter().enumerate().filter(|(_, value)| value.source != Source::Node) {
+        let sig = &value.sig;
         match sig.role {
             Role::State(cache) => {
                 let mut state = RefState::new(cache, sig.dtype, PAGE_LEN as usize, pages);
@@ -268,8 +272,9 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
         }
     }
     let mut expected_states = states.clone();
-    let site = setting.site(&graph, &graph.nodes[0].ins, &graph.nodes[0].outs);
-    if let Op::Matmul(m) = &case.op {
+    for node in &graph.nodes {
+        let Op::Matmul(m) = &node.op else { continue };
+        let site = setting.site(&graph, &node.ins, &node.outs);
         let weights = &site.ins[m.first_weight()..m.first_operand()];
         let most = weights.iter().map(|w| site.rounding(w).tolerance()).fold(0.0, f32::max);
         result.tolerance = result.tolerance.max(most);

@@ -6,12 +6,10 @@ use std::sync::{Arc, Mutex, OnceLock};
 use libtest_mimic::{Completion, Failed, Trial};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use onetrip_core::device::Device as _;
-use onetrip_core::fuse::{Fuse, Setting};
-use onetrip_core::graph::{Graph, Source};
-use onetrip_core::ops::{Case, Code, Compute, Op, RowClass, Target, Text, WgslCaps};
-use onetrip_core::plan::{Layouts, Plan, lower};
+use onetrip_core::ops::{Case, Code, Compute, Op, Target, Text, WgslCaps};
+use onetrip_core::plan::Plan;
 use onetrip_core::selftest::{Verdict, case_plan, on_target, run_case};
-use onetrip_core::tensor::{Role, Sig};
+use onetrip_core::tensor::Sig;
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
@@ -187,7 +185,7 @@ fn cases(devices: &[Mutex<GpuDevice>], op: &str, others: bool) -> Result<(), Fai
     for (name, case) in all() {
         // A processor compiles a kernel over many shards for minutes.
         let shards = |sig: &Sig| on_target(sig, target, case.compute).shards(target.binding_bytes()).len();
-        let most = case.ins.iter().map(shards).max().unwrap_or(1);
+        let most = case.all_ins().map(shards).max().unwrap_or(1);
         if most > MOST_SHARDS {
             continue;
         }
@@ -247,18 +245,7 @@ fn kinds() -> Vec<WgslCaps> {
 
 /// The plan of a case alone, for a target; none where the case is none there.
 pub fn lowered(case: &Case, target: Target, compute: Compute) -> Option<Plan> {
-    let mut graph = Graph::default();
-    let ins = case.ins.iter().enumerate().map(|(i, sig)| {
-        let source = if sig.is_state() { Source::State(i) } else { Source::Weight(i) };
-        graph.source(format!("input {i}"), on_target(sig, target, compute), source)
-    });
-    let ins: Vec<_> = ins.collect();
-    let outs = graph.push("case", case.op.clone(), &ins).ok()?;
-    graph.outputs =
-        outs.into_iter().filter(|&v| !matches!(graph.values[v].sig.role, Role::State(_) | Role::Recurrent)).collect();
-    let (tokens, seqs) = (RowClass::of(case.batch.t as usize), RowClass::of(case.batch.s as usize));
-    let setting = Setting { tokens, seqs, one_each: case.batch.t == case.batch.s, compute, target };
-    lower(graph, setting, &Fuse::None, &Layouts::new(), "test").ok()
+    case_plan(&Case { compute, ..case.clone() }, target).ok()
 }
 
 /// Every text that an op's cases are lowered to, for these adapters and both precisions: kernel, case, text.

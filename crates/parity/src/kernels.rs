@@ -52,7 +52,8 @@ fn cell(op: &str, target: Target) -> Cell {
                 has_all = false;
                 continue;
             };
-            for d in &plan.dispatches {
+            // What follows the op in a case is another one's.
+            for d in plan.dispatches.iter().filter(|d| d.op == op) {
                 match d.gap {
                     Some(why) => {
                         has_all = false;

@@ -209,6 +209,21 @@ impl OpDef for Matmul {
                     .within(2e-5),
             );
         }
+        // A product of a product: what is rounded in between may go from one to the other rounded.
+        for (dtype, t, compute) in [
+            (DType::Q4_0, 9, Compute::Int8),
+            (DType::Q4_1, 17, Compute::F16),
+            (DType::Q8_0, 33, Compute::Bf16),
+            (DType::Q6_K, 64, Compute::Int8),
+        ] {
+            let gate = Tree::unary(crate::ops::elementwise::Unary::Silu, Tree::In(0));
+            let glu = Matmul { products: 2, outputs: vec![Tree::product(gate, Tree::In(1))], norm: None };
+            let ins = vec![x(256), Sig::weight(256, 256, dtype), Sig::weight(256, 256, dtype)];
+            let residual = Matmul { products: 1, outputs: vec![Tree::sum(Tree::In(0), Tree::In(1))], norm: None };
+            let name = format!("gate and up, then {} and a residual, {t} rows, {compute:?}", dtype.name());
+            let case = Case::new(name, glu, ins, (t, 1, t)).computing(compute).within(1e-2);
+            cases.push(case.then(residual, vec![Sig::weight(70, 256, dtype), x(70)]));
+        }
         // So many numbers that few rows have a kernel of their own: floats, offsets, groups of 16.
         for dtype in [DType::F16, DType::Q4_1, DType::Q6_K] {
             let ins = vec![x(256), Sig::weight(2053, 256, dtype)];

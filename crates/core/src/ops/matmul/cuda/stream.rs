@@ -74,7 +74,7 @@ impl Cuda<'_> {
         let fits = |s: &Sig| !s.is_pieces() || s.dtype == dtype(half) && s.width.is_multiple_of(PIECE);
         let (x, others) = (&self.site.ins[0], &self.site.ins[1..]);
         let is_normed = x.is_pieces() && self.op.norm.is_some();
-        !is_normed && fits(x) && !others.iter().any(Sig::is_pieces) && self.site.outs.iter().all(fits)
+        !is_normed && fits(x) && !others.iter().chain(&self.site.outs).any(Sig::is_pieces)
     }
 
     fn streamed(&self, half: Rounding, belts: &[Belt], shape: Shape) -> Option<Step> {
