@@ -18,6 +18,7 @@ pub mod invariants;
 pub mod kernels;
 pub mod ops;
 pub mod pages;
+pub mod pieces;
 pub mod plans;
 pub mod predictions;
 pub mod qwen35;
@@ -37,6 +38,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(faults::tests());
     tests.extend(rules::tests());
     tests.extend(pages::tests());
+    tests.extend(pieces::tests());
     tests.extend(plans::tests());
     tests.extend(docs::tests());
     tests.extend(kernels::tests());

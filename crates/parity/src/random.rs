@@ -96,7 +96,8 @@ fn random_bind(rng: &mut Rng) -> Bind {
     Bind { t, s, l: t.div_ceil(s) + rng.below(40) }
 }
 
-fn filled(rng: &mut Rng, sig: &Sig, batch: &StepBatch, pages: usize) -> RefState {
+/// A state for a batch, filled with random numbers.
+pub(crate) fn filled(rng: &mut Rng, sig: &Sig, batch: &StepBatch, pages: usize) -> RefState {
     // A recurrent state is a cache with a page of one position for each slot.
     let (mut state, pages) = match sig.cache() {
         Some(cache) => (RefState::new(cache, sig.dtype, batch.page_len as usize, pages), pages),
