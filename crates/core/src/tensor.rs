@@ -107,7 +107,8 @@ impl Sig {
             },
             (Role::Pieces, _) => {
                 let (rows, columns) = PIECES;
-                Expr::CeilDiv(Box::new(self.rows.clone()), rows) * (rows as usize * 2 * self.width.next_multiple_of(columns))
+                Expr::CeilDiv(Box::new(self.rows.clone()), rows)
+                    * (rows as usize * 2 * self.width.next_multiple_of(columns))
             }
             _ => self.rows.clone() * self.row_bytes(),
         }

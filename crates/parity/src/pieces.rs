@@ -173,7 +173,8 @@ impl Form {
 fn where_they_are() -> Result<(), Failed> {
     let usual = Form::default();
     let of = |rows, seqs| Form { rows, seqs, ..usual };
-    let (both, attention, gate_up): (&[&str], &[&str], &[&str]) = (&["attention", "gate+up"], &["attention"], &["gate+up"]);
+    let (both, attention, gate_up): (&[&str], &[&str], &[&str]) =
+        (&["attention", "gate+up"], &["attention"], &["gate+up"]);
     let wgsl = WgslCaps { coop: 16, ..WgslCaps::default() };
     let forms = [
         ("9 rows", of(9, 9), both),

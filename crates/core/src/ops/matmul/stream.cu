@@ -135,23 +135,26 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Piece<Pl
 #define UNIT (SLABS * 16)
 #define PART_ROW (WR * UNIT + 4)
 
-// The sums of four numbers over a block's warps and a cluster's blocks.
-template <int NT> DEVICE void whole(const float* part, float (&sums)[4]) {
+// The sums of eight numbers over a block's warps and a cluster's blocks.
+template <int NT> DEVICE void whole(const float* part, float (&sums)[8]) {
 #pragma unroll
-    for (int i = 0; i < 4; i++) sums[i] = 0;
+    for (int i = 0; i < 8; i++) sums[i] = 0;
 #pragma unroll
     for (int rank = 0; rank < CLUSTER; rank++) {
 #pragma unroll
         for (int k = 0; k < WK; k++) {
-            const float* p = part + k * (NT * 8 * PART_ROW);
-            const float4 v = CLUSTER == 1 ? *(const float4*)p : four_of_block(p, rank);
-            sums[0] += v.x, sums[1] += v.y, sums[2] += v.z, sums[3] += v.w;
+#pragma unroll
+            for (int i = 0; i < 8; i += 4) {
+                const float* p = part + k * (NT * 8 * PART_ROW) + i;
+                const float4 v = CLUSTER == 1 ? *(const float4*)p : four_of_block(p, rank);
+                sums[i] += v.x, sums[i + 1] += v.y, sums[i + 2] += v.z, sums[i + 3] += v.w;
+            }
         }
     }
 }
 
 // One tile of outputs whose products have one form, for tokens from t0. `find(unit, slab, row0, n)` gives the weight of a
-// slab of a unit, its first row and the weight's rows; `finish(unit, r, t, sums)` makes outputs r .. r + 3 of a unit's OUTS for
+// slab of a unit, its first row and the weight's rows; `finish(unit, r, t, sums)` makes outputs r .. r + 7 of a unit's OUTS for
 // a token.
 template <class W, int NT, int PHASE, int OUTS, class Find, class Finish>
 DEVICE void run(const Args& A, const Find& find, const Finish& finish, u32 tile, u32 units, u32 t0, u32 rows, u8* shared) {
@@ -233,9 +236,9 @@ DEVICE void run(const Args& A, const Find& find, const Finish& finish, u32 tile,
     } else {
         __syncthreads();
     }
-    const u32 quads = WR * OUTS / 4, all = min(rows - t0, (u32)NT * 8) * quads;
+    const u32 eights = WR * OUTS / 8, all = min(rows - t0, (u32)NT * 8) * eights;
     for (u32 e = all * rank / CLUSTER + threadIdx.x; e < all * (rank + 1) / CLUSTER; e += THREADS) {
-        const u32 t = e / quads, r = e % quads * 4, u = r / OUTS;
+        const u32 t = e / eights, r = e % eights * 8, u = r / OUTS;
         if (tile * WR + u < units) finish(tile * WR + u, r % OUTS, t0 + t, part + t * PART_ROW + u * UNIT + r % OUTS);
     }
     if (CLUSTER > 1) cluster_leave();

@@ -74,7 +74,7 @@ impl Cuda<'_> {
         let fits = |s: &Sig| !s.is_pieces() || s.dtype == dtype(half) && s.width.is_multiple_of(PIECE);
         let (x, others) = (&self.site.ins[0], &self.site.ins[1..]);
         let is_normed = x.is_pieces() && self.op.norm.is_some();
-        !is_normed && fits(x) && !others.iter().chain(&self.site.outs).any(Sig::is_pieces)
+        !is_normed && fits(x) && !others.iter().any(Sig::is_pieces) && self.site.outs.iter().all(fits)
     }
 
     fn streamed(&self, half: Rounding, belts: &[Belt], shape: Shape) -> Option<Step> {
@@ -102,18 +102,26 @@ impl Cuda<'_> {
                     "{when}{{ row0 = (u - {begin}u) * {outs} + m % {slabs} * {SLAB}, n = {n}u; return {weight}; }}\n"
                 );
                 let sums: String = (0..used.len())
-                    .map(|p| format!("float p{p}[4]; whole<NT>(sums + {}, p{p});\n", p * outs))
+                    .map(|p| format!("float p{p}[8]; whole<NT>(sums + {}, p{p});\n", p * outs))
                     .collect();
                 let value = self.value(o, &|place| format!("p{place}[i]"));
                 let to = format!("OUT{o} + (size_t)t * {n}u + row0");
-                let store = if n.is_multiple_of(4) {
-                    format!("if (row0 < {n}u) *(float4*)({to}) = make_float4(v[0], v[1], v[2], v[3]);")
+                let store = if site.outs[o].is_pieces() {
+                    format!(
+                        "*((uint4*)OUT{o} + piece_place({n}u, t, row0)) = to_piece(make_float4(v[0], v[1], v[2], v[3]), \
+                         make_float4(v[4], v[5], v[6], v[7]));"
+                    )
+                } else if n.is_multiple_of(8) {
+                    format!(
+                        "if (row0 < {n}u) for (u32 i = 0; i < 8; i += 4) *(float4*)({to} + i) = make_float4(v[i], v[i + 1], \
+                         v[i + 2], v[i + 3]);"
+                    )
                 } else {
-                    format!("for (u32 i = 0; i < 4; i++) if (row0 + i < {n}u) *({to} + i) = v[i];")
+                    format!("for (u32 i = 0; i < 8; i++) if (row0 + i < {n}u) *({to} + i) = v[i];")
                 };
                 finish += &format!(
-                    "{when}{{\nconst u32 row0 = (u - {begin}u) * {outs} + r;\n{sums}float v[4];\n_Pragma(\"unroll\")\n\
-                     for (u32 i = 0; i < 4; i++) {{ const u32 row = row0 + i; v[i] = row < {n}u ? {value} : 0.0f; }}\n\
+                    "{when}{{\nconst u32 row0 = (u - {begin}u) * {outs} + r;\n{sums}float v[8];\n_Pragma(\"unroll\")\n\
+                     for (u32 i = 0; i < 8; i++) {{ const u32 row = row0 + i; v[i] = row < {n}u ? {value} : 0.0f; }}\n\
                      {store}\nreturn;\n}}\n"
                 );
                 begin = end;
@@ -140,7 +148,8 @@ impl Cuda<'_> {
         let read = site.ins[op.first_weight()..].iter().fold(rows.clone() * (2 * k), |a, s| a + s.bytes());
         let cost = Cost::of(read, cost.written, self.product_flops());
         let grid = Expr::CeilDiv(Box::new(rows), 8 * TILES[1] as u64) * (all_tiles * shape.cluster);
-        Some(unit.step(format!("matmul/stream.{}", dtype(half).name()), grid, cost))
+        let pieces = if site.outs.iter().any(Sig::is_pieces) { "-pieces" } else { "" };
+        Some(unit.step(format!("matmul/stream.{}{pieces}", dtype(half).name()), grid, cost))
     }
 }
 
