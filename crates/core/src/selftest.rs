@@ -259,6 +259,8 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
                     all.data.extend(part.data);
                 }
                 numbers.push(all);
+                // A weight goes by the number of its first shard.
+                numbers.resize(weights.len(), RefTensor::default());
             }
         }
     }
