@@ -15,6 +15,7 @@
 //     many parts as rows did not fit the device at once, the second wave was the time.
 // v4: eight warps, a grid of what fits, whose blocks go on: 9.6, 12.2, 15.2, 29.0; 147; 50. Sixteen warps: 22.5 for 32 rows;
 //     three blocks of eight a multiprocessor: 19.1.
+// v5: where one `stream.cu` reads the output, it is written rounded, as that loads it: a dispatch less. Not measured yet.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define DP ((DIM + 15) / 16 * 16)
 // Pieces of 16 bytes in a row. Rows of a tile begin in the same bank where pieces change places, else in different ones.

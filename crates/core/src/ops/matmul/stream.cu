@@ -16,6 +16,7 @@
 //     all instructions), sums collected four at a time: 38 us. Copies spread over the products brought nothing.
 // v3: weights to registers, activations at once: 34.9 us; asking for whole lines of the second-level cache: 33.5 us. A tick of
 //     32 sequences: 5.6 ms before, 3.8 ms with this and `attention/each.cu`.
+// v4: activations and outputs may be pieces that their maker, or this, rounds: a dispatch less each. Not measured yet.
 // What did not help: three or four pieces under way (registers spill: 37 and 45 us), four slabs a warp (37 us), one
 // instruction for zero point and scale (36 us), tensor cores of four warps together (wgmma, factors in registers: without
 // loading weights 27 us instead of 37, but with them 36 to 43 us, with weights through a ring in shared memory 36 us).
