@@ -9,13 +9,13 @@ use onetrip_core::expr::{Bind, Expr};
 use onetrip_core::formats::DType;
 use onetrip_core::fuse::{Fuse, Setting};
 use onetrip_core::graph::{Graph, Source, ValueId};
-use onetrip_core::ops::attention::Attention;
+use onetrip_core::ops::attention::{Attention, Gate};
 use onetrip_core::ops::cache_write::CacheWrite;
 use onetrip_core::ops::elementwise::{Elementwise, Tree, Unary};
 use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rope::Rope;
 use onetrip_core::ops::{Compute, CudaCaps, RowClass, Target, WgslCaps};
-use onetrip_core::plan::{Layouts, Plan, lower};
+use onetrip_core::plan::{Layouts, Operand, Plan, lower};
 use onetrip_core::probe::Silent;
 use onetrip_core::run::record;
 use onetrip_core::selftest::{Rng, on_target, random_batch, random_weight};
@@ -47,6 +47,8 @@ enum Seen {
     Outside,
     /// Another op reads them.
     Twice,
+    /// The last product's op reads its x as its residual too.
+    Residual,
 }
 
 /// From queries, keys and values to the end of a layer, with what may be different about it.
@@ -117,13 +119,11 @@ impl Form {
         let [keys, values] = [0, 1].map(|i| l.graph.source("cache", l.states[i].clone(), Source::State(i)));
 
         let rope = |heads| Rope { heads, dim: DIM, pairs: DIM / 2, neox: true, table: 0, norm: None, part: None };
-        let gate_of = onetrip_core::ops::attention::Gate::Joint;
-        let plain = Attention::plain(heads, kv_heads, DIM, 0.125);
         let attention = Attention {
-            gate: if self.gated { gate_of } else { plain.gate },
+            gate: if self.gated { Gate::Joint } else { Gate::None },
             q_rope: Some(rope(heads)),
             write: Some(CacheWrite { pair: true, rope: Some(rope(kv_heads)) }),
-            ..plain
+            ..Attention::plain(heads, kv_heads, DIM, 0.125)
         };
         let add = Tree::sum(Tree::In(0), Tree::In(1));
         let projection = Matmul { products: 1, outputs: vec![add], norm: None };
@@ -133,10 +133,10 @@ impl Form {
         let y = g.push("attention", attention, &[q, k, v, keys, values])?[0];
         let x = g.push("o", projection.clone(), &[y, o, residual])?[0];
         let h = g.push("gate+up", gate_up, &[x, norm, gate, up])?[0];
-        let end = g.push("down", projection, &[h, down, x])?[0];
+        let end = g.push("down", projection, &[h, down, if self.seen == Seen::Residual { h } else { x }])?[0];
         g.outputs = vec![end];
         match self.seen {
-            Seen::Nobody => {}
+            Seen::Nobody | Seen::Residual => {}
             Seen::Outside => g.outputs.extend([y, h]),
             Seen::Twice => {
                 let twice = [y, h].map(|v: ValueId| g.push("second reader", Elementwise::scale(2.0), &[v]));
@@ -161,9 +161,7 @@ impl Form {
     fn pieces(&self) -> Result<[Vec<String>; 2], Failed> {
         let plan = self.plan(self.layer()?.graph)?;
         let names = |is_written: bool| {
-            let is_one = |o: &onetrip_core::plan::Operand| {
-                o.is_written == is_written && o.sig.as_ref().is_some_and(Sig::is_pieces)
-            };
+            let is_one = |o: &Operand| o.is_written == is_written && o.sig.as_ref().is_some_and(Sig::is_pieces);
             plan.dispatches.iter().filter(|d| d.operands.iter().any(is_one)).map(|d| d.name.clone()).collect()
         };
         Ok([names(true), names(false)])
@@ -191,6 +189,7 @@ fn where_they_are() -> Result<(), Failed> {
         ("a product that does not fill 128 columns", Form { ffn: 320, ..usual }, attention),
         ("outputs", Form { seen: Seen::Outside, ..usual }, &[]),
         ("other readers", Form { seen: Seen::Twice, ..usual }, &[]),
+        ("an x that is its own residual", Form { seen: Seen::Residual, ffn: WIDTH, ..usual }, attention),
         ("a GPU without tensor cores", Form { target: cuda(70), ..usual }, &[]),
         ("a GPU without clusters", Form { target: cuda(80), ..usual }, both),
         ("the CPU", Form { target: Target::Cpu(Isa::Portable), ..usual }, &[]),
