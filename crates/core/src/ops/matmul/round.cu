@@ -8,8 +8,17 @@ KERNEL {
     __shared__ float room[WARPS];
     const Args A = ARGS;
     allow_next();
-    wait_for_inputs();
     const u32 row = group_index(), rows = ROWS;
+    // The norm's weight comes from far away: it is asked for first.
+    float4 weight[HELD][2];
+#pragma unroll
+    for (int r = 0; r < HELD; r++) {
+        const u32 i = r * THREADS + threadIdx.x;
+        const bool is_there = NORM && i < K / 8;
+        weight[r][0] = is_there ? ((const float4*)NORM_WEIGHT)[i * 2] : make_float4(1, 1, 1, 1);
+        weight[r][1] = is_there ? ((const float4*)NORM_WEIGHT)[i * 2 + 1] : make_float4(1, 1, 1, 1);
+    }
+    wait_for_inputs();
     if (row >= (STREAMED ? (rows + 7) / 8 * 8 : rows)) return;
     const float4* x = (const float4*)(X_IN + (size_t)row * K);
     float4 v[HELD][2];
@@ -31,7 +40,7 @@ KERNEL {
         if (NORM && i < K / 8) {
 #pragma unroll
             for (int h = 0; h < 2; h++) {
-                const float4 g = ((const float4*)NORM_WEIGHT)[i * 2 + h];
+                const float4 g = weight[r][h];
                 v[r][h].x = v[r][h].x * factor * g.x, v[r][h].y = v[r][h].y * factor * g.y;
                 v[r][h].z = v[r][h].z * factor * g.z, v[r][h].w = v[r][h].w * factor * g.w;
             }
