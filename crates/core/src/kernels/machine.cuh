@@ -6,6 +6,8 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #define DEVICE __device__ __forceinline__
+// Of a function that is seldom called: kernels that have it inside are longer, and instructions come from memory as well.
+#define COLD static __device__ __noinline__
 #define FULL 0xffffffffu
 
 // Dependent launch. A kernel may start while the ones before it still run; it must call `wait_for_inputs` before it
@@ -38,6 +40,17 @@ DEVICE void allow_next() {
     asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
+
+// The sum over a warp's lanes, and the number of lanes where something holds.
+DEVICE u32 warp_total(u32 x) {
+#if __CUDA_ARCH__ >= 800
+    return __reduce_add_sync(FULL, x);
+#else
+    for (int o = 16; o > 0; o >>= 1) x += __shfl_xor_sync(FULL, x, o);
+    return x;
+#endif
+}
+DEVICE u32 lanes_with(bool is) { return __popc(__ballot_sync(FULL, is)); }
 
 DEVICE float from_f16(u16 h) {
     float f;
@@ -77,6 +90,9 @@ DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" 
 // waits until all but its last N groups are there.
 DEVICE void cp_async16(void* shared, const void* global) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
+}
+DEVICE void cp_async8(void* shared, const void* global) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8;" ::"r"((u32)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
 }
 DEVICE void cp_async4(void* shared, const void* global) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((u32)__cvta_generic_to_shared(shared)), "l"(global) : "memory");

@@ -23,6 +23,7 @@ typedef unsigned long long u64;
 #define __shared__ static
 #define __align__(n) __attribute__((aligned(n)))
 #define DEVICE inline
+#define COLD static
 #define FULL 0xffffffffu
 // Kernels are compiled for a short compilation; where they spend their time is not.
 #define HOT __attribute__((optimize("O2")))
@@ -175,6 +176,17 @@ template <class T> static INLINED T swap_lanes(T value, u32 from) {
 }
 template <class T> static INLINED T __shfl_xor_sync(u32, T v, int mask) { return swap_lanes(v, threadIdx.x % 32 ^ mask); }
 template <class T> static INLINED T __shfl_sync(u32, T v, int lane) { return swap_lanes(v, lane); }
+static INLINED u32 warp_total(u32 x) {
+    const Lanes& lanes = show(x);
+    u32 sum = 0;
+    for (int i = 0; i < 32; i++) {
+        u32 one;
+        std::memcpy(&one, &lanes.of[i], sizeof(one));
+        sum += one;
+    }
+    return sum;
+}
+static INLINED u32 lanes_with(bool is) { return warp_total(is); }
 static inline void __threadfence() {}
 template <class T> static inline T atomicAdd(T* p, T v) { T old = *p; *p += v; return old; }
 static inline u32 atomicAdd(u32* p, int v) { u32 old = *p; *p += v; return old; }
@@ -226,6 +238,7 @@ DEVICE void cp_async(void* shared, const void* global, u32 bytes) {
     copies[current][copy_count[current]++] = {shared, global, bytes, copy_group[current]};
 }
 DEVICE void cp_async16(void* shared, const void* global) { cp_async(shared, global, 16); }
+DEVICE void cp_async8(void* shared, const void* global) { cp_async(shared, global, 8); }
 DEVICE void cp_async4(void* shared, const void* global) { cp_async(shared, global, 4); }
 DEVICE void cp_async_commit() { copy_group[current]++; }
 template <u32 N> DEVICE void cp_async_wait() {

@@ -15,7 +15,9 @@
 //     many parts as rows did not fit the device at once, the second wave was the time.
 // v4: eight warps, a grid of what fits, whose blocks go on: 9.6, 12.2, 15.2, 29.0; 147; 50. Sixteen warps: 22.5 for 32 rows;
 //     three blocks of eight a multiprocessor: 19.1.
-// v5: where one `stream.cu` reads the output, it is written rounded, as that loads it: a dispatch less. Not measured yet.
+// v5: where one `stream.cu` reads the output, it is written rounded, as that loads it: a dispatch less. Copies of a tile within
+//     a page have fixed distances; parts are dealt once a block, without a second look for one more, by instructions that
+//     sum over lanes.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define DP ((DIM + 15) / 16 * 16)
 // Pieces of 16 bytes in a row. Rows of a tile begin in the same bank where pieces change places, else in different ones.
@@ -29,19 +31,14 @@ typedef CacheRow<CACHE_F16, DIM> Row;
 // Four numbers of the output each.
 #define OUTPUTS ((HPB * DIM / 4 + THREADS - 1) / THREADS)
 
-DEVICE u32 warp_total(u32 x) {
-#pragma unroll
-    for (int o = 16; o > 0; o >>= 1) x += __shfl_xor_sync(FULL, x, o);
-    return x;
-}
 DEVICE u32 place_of(u32 row, u32 piece) { return row * LINE + (TURNS ? piece ^ row % 8 : piece) * 8; }
 
 struct Work {
     u32 row, block, part, parts, first;
 };
-// What part number `place` of all is; false where there are not so many. Parts beyond one a row and group of heads go to rows
-// by their lengths, as many as fill DEALT blocks, and EXTRA at least.
-DEVICE bool deal(const Batch& batch, u32 place, Work& work) {
+// What part number `place` of all is, where there are so many; the number of all. Parts beyond one a row and group of heads go
+// to rows by their lengths, as many as fill DEALT blocks, and EXTRA at least.
+DEVICE u32 deal(const Batch& batch, u32 place, Work& work) {
     const u32 lane = lane_index(), rows = batch.t(), groups = HEADS / HPB;
     auto steps = [&](u32 row) { return row < rows ? (min(batch.position(row), WINDOW - 1) + STEP) / STEP : 0; };
     u32 all = 0;
@@ -49,7 +46,7 @@ DEVICE bool deal(const Batch& batch, u32 place, Work& work) {
     all = warp_total(all);
     // Without a counter for every row and group, each has one part.
     const u32 more = rows * groups > COUNTERS ? 0 : max((DEALT - min(rows * groups, (u32)DEALT)) / groups, (u32)EXTRA / groups);
-    work.first = 0;
+    u32 first = 0;
     for (u32 begin = 0; begin < rows; begin += 32) {
         const u32 own = steps(begin + lane);
         const u32 parts = own == 0 ? 0 : min(1 + own * more / all, max(own / (LEAST / STEP), 1));
@@ -59,17 +56,17 @@ DEVICE bool deal(const Batch& batch, u32 place, Work& work) {
             const u32 before = __shfl_sync(FULL, end, lane - o);
             if (lane >= o) end += before;
         }
-        const u32 found = warp_total((work.first + end) * groups <= place);
-        if (found < 32) {
+        const u32 found = lanes_with((first + end) * groups <= place);
+        if (found < 32 && first * groups <= place) {
             work.row = begin + found, work.parts = __shfl_sync(FULL, parts, found);
-            work.first = (work.first + __shfl_sync(FULL, end, found) - work.parts) * groups;
-            work.block = (place - work.first) / work.parts, work.part = (place - work.first) % work.parts;
+            work.first = (first + __shfl_sync(FULL, end, found) - work.parts) * groups;
+            const u32 rest = place - work.first;
+            work.block = work.parts == 1 ? rest : rest / work.parts, work.part = rest - work.block * work.parts;
             work.first += work.block * work.parts;
-            return true;
         }
-        work.first += __shfl_sync(FULL, end, 31);
+        first += __shfl_sync(FULL, end, 31);
     }
-    return false;
+    return first * groups;
 }
 // Four numbers of the output from number `at` of a row on, divided and gated. Of pieces a lane writes half a one: of eight
 // numbers the lane beside it has the other four, which make pairs with its own. All lanes of a warp come here, with or without
@@ -90,10 +87,32 @@ DEVICE void finish(const Args& A, bool is_there, u32 row, u32 at, float4 y, floa
     }
 }
 
+// The last block of a row's parts adds them up.
+COLD void meet_parts(const Args A, const Work work, u32 row, u32 head0, const float4 (&gates)[OUTPUTS]) {
+    __shared__ bool is_last;
+    const float* all_parts = PART_SUMS + (size_t)work.first * (HPB * PART);
+    __threadfence();
+    __syncthreads();
+    u32* counter = ZEROS + row * (HEADS / HPB) + work.block;
+    if (threadIdx.x == 0) is_last = atomicAdd(counter, 1) == work.parts - 1;
+    __syncthreads();
+    if (!is_last) return;
+    __threadfence();
+    if (threadIdx.x == 0) *counter = 0;
+#pragma unroll
+    for (int o = 0; o < OUTPUTS; o++) {
+        const u32 i = (o * THREADS + threadIdx.x) * 4, h = i / DIM, d = i % DIM;
+        const bool is_there = i < HPB * DIM;
+        float all = 0;
+        float4 y = make_float4(0, 0, 0, 0);
+        if (is_there) y = add_parts(all_parts + h * PART, work.parts, HPB * PART, d, all);
+        finish(A, is_there, row, head0 * DIM + i, y, all, gates[o]);
+    }
+}
+
 KERNEL {
     extern __shared__ uint4 dynamic[];
     __shared__ float most[WARPS][8], total[WARPS][8];
-    __shared__ bool is_last;
     u16* const keys = (u16*)dynamic + warp_index() * (2 * TILE);  // [WARPS][keys, values][STEP][LINE]
     u16* const values = keys + TILE;
     uint4* parts_of_q = dynamic + WARPS * 2 * TILE / 8;           // [DP / 16][32]: a lane's two pairs, high and low
@@ -108,7 +127,13 @@ KERNEL {
     const u32 page_len = batch.page_len();
     Work work;
     if (!WRITE) wait_for_inputs();
-    for (u32 place = group_index(); deal(batch, place, work); place += DEALT) {
+    u32 place = group_index();
+    const u32 places = deal(batch, place, work);
+    auto next = [&] {
+        place += DEALT;
+        if (place < places) deal(batch, place, work);
+    };
+    for (; place < places; next()) {
         const u32 row = work.row, pos = batch.position(row), head0 = work.block * HPB, kv = head0 / (HEADS / KV_HEADS);
         const u32 first = pos + 1 > WINDOW ? pos + 1 - WINDOW : 0, own = WRITE ? pos : pos + 1;
         const u32 share = ((pos - first + STEP) / STEP + work.parts - 1) / work.parts * STEP;
@@ -116,22 +141,27 @@ KERNEL {
         // Row i is sequence i's.
         const u32* pages = batch.w + batch.w[8] + row * batch.w[9];
 
+        // A lane's pieces of a tile lie a whole number of rows apart where a row's pieces divide the lanes.
         auto fetch = [&](u32 tile, u16* to_tile, const u8* cache) {
             if (tile < to) {
                 const u32 first_page = tile / page_len, first_offset = tile - first_page * page_len;
-                const size_t first_place = ((size_t)pages[first_page] * KV_HEADS + kv) * page_len + first_offset;
-                const bool is_whole = first_offset + STEP <= page_len;
+                const u8* begin = cache + (((size_t)pages[first_page] * KV_HEADS + kv) * page_len + first_offset) * Row::BYTES;
+                if (first_offset + STEP <= page_len) {
 #pragma unroll
-                for (u32 i = 0; i < STEP * PIECES / 32; i++) {
-                    const u32 j = (i * 32 + lane) / PIECES, piece = (i * 32 + lane) % PIECES;
-                    const bool is_there = tile + j < to && tile + j != own && piece * 8 < DIM;
-                    size_t at = first_place + j;
-                    if (!is_whole && is_there) {
-                        u32 page = first_page, offset = first_offset + j;
-                        while (offset >= page_len) offset -= page_len, page++;
-                        at = ((size_t)pages[page] * KV_HEADS + kv) * page_len + offset;
+                    for (u32 i = 0; i < STEP * PIECES / 32; i++) {
+                        const u32 j = (i * 32 + lane) / PIECES, piece = (i * 32 + lane) % PIECES;
+                        const bool is_there = tile + j < to && tile + j != own && piece * 8 < DIM;
+                        copy16(to_tile + place_of(j, piece), is_there ? begin + j * Row::BYTES + piece * 16 : cache, is_there);
                     }
-                    copy16(to_tile + place_of(j, piece), cache + (is_there ? at * Row::BYTES + piece * 16 : 0), is_there);
+                } else {
+#pragma unroll 1
+                    for (u32 i = 0; i < STEP * PIECES / 32; i++) {
+                        const u32 j = (i * 32 + lane) / PIECES, piece = (i * 32 + lane) % PIECES;
+                        const bool is_there = tile + j < to && tile + j != own && piece * 8 < DIM;
+                        const u32 page = (tile + j) / page_len, offset = (tile + j) % page_len;
+                        const size_t at = is_there ? ((size_t)pages[page] * KV_HEADS + kv) * page_len + offset : 0;
+                        copy16(to_tile + place_of(j, piece), cache + (is_there ? at * Row::BYTES + piece * 16 : 0), is_there);
+                    }
                 }
             }
             copies_end();
@@ -141,6 +171,7 @@ KERNEL {
         fetch(tile, values, VALUES);
         if (ROTATE_Q) {
             const float* angles = batch.turns(Q_TABLE, row, Q_PAIRS);
+#pragma unroll 1
             for (u32 i = threadIdx.x; i < 2 * Q_PAIRS; i += THREADS) turns[i] = angles[i];
         }
         __syncthreads();
@@ -157,6 +188,7 @@ KERNEL {
             write_own<Row, Row>(A, batch, turns, q + HPB * HEAD_LINE, own_k, own_v, {row, row, pos, kv, own, max(from, own), to, head0 % (HEADS / KV_HEADS) == 0});
         }
         __syncthreads();
+#pragma unroll 1
         for (u32 i = threadIdx.x; i < DP / 16 * 32; i += THREADS) {
             const u32 h = i % 32 / 4, d = i / 32 * 16 + i % 4 * 2;
             float2 x[2];
@@ -263,24 +295,9 @@ KERNEL {
             }
         }
         __syncthreads();
-        if (work.parts == 1) continue;
-        __threadfence();
-        __syncthreads();
-        u32* counter = ZEROS + row * (HEADS / HPB) + work.block;
-        if (threadIdx.x == 0) is_last = atomicAdd(counter, 1) == work.parts - 1;
-        __syncthreads();
-        if (!is_last) continue;
-        __threadfence();
-        if (threadIdx.x == 0) *counter = 0;
-#pragma unroll
-        for (int o = 0; o < OUTPUTS; o++) {
-            const u32 i = (o * THREADS + threadIdx.x) * 4, h = i / DIM, d = i % DIM;
-            const bool is_there = i < HPB * DIM;
-            float all = 0;
-            float4 y = make_float4(0, 0, 0, 0);
-            if (is_there) y = add_parts(all_parts + h * PART, work.parts, HPB * PART, d, all);
-            finish(A, is_there, row, head0 * DIM + i, y, all, gates[o]);
-        }
+        // What follows is rare and far from here: a block whose parts are all done leaves without passing it.
+        if (work.parts == 1 && place + DEALT >= places) return;
+        if (work.parts > 1) meet_parts(A, work, row, head0, gates);
     }
     wait_for_inputs();
 }
