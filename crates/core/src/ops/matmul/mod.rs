@@ -209,6 +209,17 @@ impl OpDef for Matmul {
                     .within(2e-5),
             );
         }
+        // Rows so long that activations wait in phases; the last line of the longer is half one; f32 sums of
+        // so many numbers differ by their order. Then so many numbers that
+        // the warps of a block have one or two slabs of them.
+        for (k, dtype, t) in [(28800, DType::Q4_0, 33), (28672, DType::Q8_0, 9)] {
+            let name = format!("{}, {k} columns, {t} rows", dtype.name());
+            cases.push(Case::new(name, Matmul::plain(), vec![x(k), Sig::weight(20, k, dtype)], (t, 1, t)).within(1e-4));
+        }
+        let gate = Tree::unary(crate::ops::elementwise::Unary::Silu, Tree::In(0));
+        let glu = Matmul { products: 2, outputs: vec![Tree::product(gate, Tree::In(1))], norm: None };
+        let ins = vec![x(256), Sig::weight(8460, 256, DType::Q4_0), Sig::weight(8460, 256, DType::Q4_0)];
+        cases.push(Case::new("gate and up of 8460 numbers, 17 rows", glu, ins, (17, 1, 17)).within(1e-4));
         // A product of a product: what is rounded in between may go from one to the other rounded.
         for (dtype, t, compute) in [
             (DType::Q4_0, 9, Compute::Int8),

@@ -6,17 +6,21 @@ use super::*;
 use crate::cuda::{HALF, TENSOR};
 use crate::precision::Rounding;
 
-/// Rows of a weight that a warp has, in slabs of 16 of one product.
-const UNIT: usize = 32;
+/// Rows of a slab, which a warp multiplies at once; a unit of outputs has a slab of each of its products.
 const SLAB: usize = 16;
+/// Products of an output at most.
+const MOST_PRODUCTS: usize = 2;
 /// Columns of a piece.
 const PIECE: usize = 128;
 /// Tiles of eight tokens that kernels are made for: up to 16 rows, and more.
 const TILES: [usize; 2] = [2, 4];
 /// Bytes of eight tokens of a piece.
 const TOKENS: usize = 8 * PIECE * 2;
-/// Warps of a block: registers hold no more.
+/// Slabs of a warp at most, and warps of a block: registers hold no more.
+const MOST_SLABS: usize = 2;
 const MOST_WARPS: usize = 16;
+/// Schedulers of a multiprocessor: warp i is the business of number i % SCHEDULERS.
+const SCHEDULERS: usize = 4;
 
 /// Outputs whose products have one form.
 struct Belt {
@@ -26,15 +30,29 @@ struct Belt {
     outputs: Vec<usize>,
 }
 
-/// How a block is cut: units side by side, warps along the columns, blocks of a cluster, pieces of a warp whose activations
-/// are there at once by [`TILES`], bytes of shared memory.
+/// How a block is cut: slabs, warps side by side that share them, warps along the columns, blocks of a cluster; by
+/// [`TILES`] the pieces of a warp in a phase of activations and the phases that are there at once; bytes of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shape {
-    units: usize,
+    slabs: usize,
+    side: usize,
     along: usize,
     cluster: usize,
     phase: [usize; 2],
+    buffers: [usize; 2],
+    rooms_at: usize,
     shared: usize,
+}
+
+impl Shape {
+    fn most(&self) -> usize {
+        self.slabs.div_ceil(self.side)
+    }
+
+    /// Warps side by side that have as many slabs as any; the others have one less.
+    fn full(&self) -> usize {
+        self.slabs - self.side * (self.most() - 1)
+    }
 }
 
 impl Cuda<'_> {
@@ -49,7 +67,7 @@ impl Cuda<'_> {
         for (o, tree) in op.outputs.iter().enumerate() {
             let used = op.products_of(tree);
             let form = self.products[*used.first()?].planes?;
-            if used.len() > UNIT / SLAB || used.iter().any(|&p| self.products[p].planes != Some(form)) {
+            if used.len() > MOST_PRODUCTS || used.iter().any(|&p| self.products[p].planes != Some(form)) {
                 return None;
             }
             match belts.iter_mut().find(|b| (b.form, b.products) == (form, used.len())) {
@@ -57,11 +75,24 @@ impl Cuda<'_> {
                 None => belts.push(Belt { form, products: used.len(), outputs: vec![o] }),
             }
         }
+        // A place among the codes has 32 bits.
+        let w0 = op.first_weight();
+        let too_large = |p: usize| site.ins[w0 + p].bytes().constant().is_none_or(|b| b >= 1 << 32);
+        if (0..op.products).any(too_large) {
+            return None;
+        }
         let units =
-            |b: &Belt| -> usize { b.outputs.iter().map(|&o| site.outs[o].width.div_ceil(UNIT / b.products)).sum() };
-        let units: Vec<usize> = belts.iter().map(units).collect();
-        let shape = shape(self.k().div_ceil(PIECE), &units, caps(site))?;
-        let streamed = self.streamed(half, &belts, shape)?;
+            |b: &Belt| (b.outputs.iter().map(|&o| site.outs[o].width.div_ceil(SLAB)).sum::<usize>(), b.products);
+        let line = |b: &Belt| 8 / b.form.bits;
+        let room = |b: &Belt| SLAB * (128 + line(b) * PIECE / b.form.group * 2 * (1 + b.form.offset as usize));
+        let work = Work {
+            pieces: self.k().div_ceil(PIECE),
+            line: belts.iter().map(line).max().unwrap_or(1),
+            room: belts.iter().map(room).max().unwrap_or(0),
+            belts: belts.iter().map(units).collect(),
+        };
+        let shape = shape(&work, caps(site))?;
+        let streamed = self.streamed(half, &belts, &work, shape)?;
         if site.ins[0].is_pieces() {
             return Some(Lowering::Steps { steps: vec![streamed], scratch: vec![] });
         }
@@ -77,34 +108,46 @@ impl Cuda<'_> {
         !is_normed && fits(x) && !others.iter().any(Sig::is_pieces) && self.site.outs.iter().all(fits)
     }
 
-    fn streamed(&self, half: Rounding, belts: &[Belt], shape: Shape) -> Option<Step> {
-        let (op, site, k) = (self.op, self.site, self.k());
-        let mut unit = self.half_unit(half, shape.units * shape.along * 32);
+    fn streamed(&self, half: Rounding, belts: &[Belt], work: &Work, shape: Shape) -> Option<Step> {
+        let (op, site, k, w0) = (self.op, self.site, self.k(), self.op.first_weight());
+        let mut unit = self.half_unit(half, shape.side * shape.along * 32);
         unit.read("ROUNDED", "u16", if site.ins[0].is_pieces() { Arg::In(0) } else { Arg::Scratch(0) });
         if !self.set_operands(&mut unit) {
             return None;
         }
         let (mut run, mut all_tiles) = (String::new(), 0);
         for belt in belts {
-            let (outs, slabs) = (UNIT / belt.products, UNIT / SLAB / belt.products);
             let (mut find, mut finish, mut begin) = (String::new(), String::new(), 0);
             for (at, &o) in belt.outputs.iter().enumerate() {
                 let n = site.outs[o].width;
-                let end = begin + n.div_ceil(outs);
+                let end = begin + n.div_ceil(SLAB);
                 let when = if at + 1 == belt.outputs.len() { String::new() } else { format!("if (u < {end}u) ") };
                 let used = op.products_of(&op.outputs[o]);
                 let choose = |rest: String, (i, p): (usize, &usize)| match rest.is_empty() {
                     true => format!("W{p}"),
-                    false => format!("m < {} ? W{p} : {rest}", (i + 1) * slabs),
+                    false => format!("p == {i} ? W{p} : {rest}"),
                 };
                 let weight = used.iter().enumerate().rev().fold(String::new(), choose);
-                find += &format!(
-                    "{when}{{ row0 = (u - {begin}u) * {outs} + m % {slabs} * {SLAB}, n = {n}u; return {weight}; }}\n"
-                );
+                find += &format!("{when}{{ row0 = (u - {begin}u) * {SLAB}, n = {n}u; return {weight}; }}\n");
                 let sums: String = (0..used.len())
-                    .map(|p| format!("float p{p}[8]; whole<NT>(sums + {}, p{p});\n", p * outs))
+                    .map(|p| format!("float p{p}[8]; whole<NT>(sums + {}, p{p});\n", p * SLAB))
                     .collect();
-                let value = self.value(o, &|place| format!("p{place}[i]"));
+                // Operands are asked for before the sums, which come from other blocks.
+                let (mut operands, whole) = (String::new(), n.is_multiple_of(8));
+                let mut others: Vec<usize> = op.outputs[o].leaves().into_iter().filter(|l| !used.contains(l)).collect();
+                others.dedup();
+                for l in others {
+                    let row = if site.ins[w0 + l].rows.constant() == Some(1) {
+                        "".into()
+                    } else {
+                        format!("(size_t)t * {n}u + ")
+                    };
+                    operands += &format!("float o{l}[8]; eight<{whole}>(OPERAND{l} + {row}row0, row0, {n}u, o{l});\n");
+                }
+                let value = tree(&op.outputs[o], &|leaf| match used.iter().position(|&p| p == leaf) {
+                    Some(place) => format!("p{place}[i]"),
+                    None => format!("o{leaf}[i]"),
+                });
                 let to = format!("OUT{o} + (size_t)t * {n}u + row0");
                 let store = if site.outs[o].is_pieces() {
                     format!(
@@ -120,26 +163,32 @@ impl Cuda<'_> {
                     format!("for (u32 i = 0; i < 8; i++) if (row0 + i < {n}u) *({to} + i) = v[i];")
                 };
                 finish += &format!(
-                    "{when}{{\nconst u32 row0 = (u - {begin}u) * {outs} + r;\n{sums}float v[8];\n_Pragma(\"unroll\")\n\
-                     for (u32 i = 0; i < 8; i++) {{ const u32 row = row0 + i; v[i] = row < {n}u ? {value} : 0.0f; }}\n\
+                    "{when}{{\nconst u32 row0 = (u - {begin}u) * {SLAB} + r;\n{operands}{sums}float v[8];\n_Pragma(\"unroll\")\n\
+                     for (u32 i = 0; i < 8; i++) v[i] = {value};\n\
                      {store}\nreturn;\n}}\n"
                 );
                 begin = end;
             }
-            let tiles = begin.div_ceil(shape.units);
+            let tiles = (begin * belt.products).div_ceil(shape.slabs);
             let weight = op.products_of(&op.outputs[belt.outputs[0]])[0];
             run += &format!(
                 "if (tile < {tiles}u) {{\n\
-                 auto find = [&](u32 u, u32 m, u32& row0, u32& n) -> decltype(W{weight}) {{\n{find}}};\n\
+                 auto find = [&](u32 u, u32 p, u32& row0, u32& n) -> decltype(W{weight}) {{\n{find}}};\n\
                  auto finish = [&](u32 u, u32 r, u32 t, const float* sums) {{\n{finish}}};\n\
-                 run<decltype(W{weight}), NT, PHASE, {outs}>(A, find, finish, tile, {begin}u, t0, rows, shared);\n\
-                 return;\n}}\ntile -= {tiles}u;\n"
+                 run<decltype(W{weight}), {}, NT, PHASE, BUFFERS>(A, find, finish, tile, {begin}u, t0, rows, shared);\n\
+                 return;\n}}\ntile -= {tiles}u;\n",
+                belt.products
             );
             all_tiles += tiles;
         }
-        unit.set("WR", shape.units).set("WK", shape.along).set("CLUSTER", shape.cluster).set("TILES", all_tiles);
-        for (tiles, phase) in TILES.iter().zip(shape.phase) {
-            unit.set(&format!("PHASE_{tiles}"), phase);
+        unit.set("SLABS", shape.slabs).set("MOST", shape.most()).set("FULL", shape.full());
+        unit.set("WK", shape.along)
+            .set("CLUSTER", shape.cluster)
+            .set("TILES", all_tiles)
+            .set("ROOMS", shape.rooms_at)
+            .set("LINE", work.line);
+        for ((tiles, phase), buffers) in TILES.iter().zip(shape.phase).zip(shape.buffers) {
+            unit.set(&format!("PHASE_{tiles}"), phase).set(&format!("BUFFERS_{tiles}"), buffers);
         }
         unit.cluster(shape.cluster as u32).shared(shape.shared);
         unit.part(WEIGHTS).part(TENSOR).part(HALF).part(&include_str!("../stream.cu").replace("STREAM_RUN", &run));
@@ -153,81 +202,134 @@ impl Cuda<'_> {
     }
 }
 
-/// The shape that takes least time for weights of `pieces` pieces and so many units of each belt, by what single kernels
-/// took on an H200 for 32 rows, in microseconds: a piece of a unit, a piece of activations, a block, and each further block
-/// of a cluster.
-fn shape(pieces: usize, units: &[usize], caps: CudaCaps) -> Option<Shape> {
-    const UNIT_US: f64 = 0.118;
-    const TOKENS_US: f64 = 0.16;
-    const BLOCK_US: f64 = 4.0;
-    const CLUSTER_US: f64 = 0.6;
-    let room = caps.shared as usize;
+/// What the belts of a matmul mean to its shape.
+struct Work {
+    /// Pieces of a row.
+    pieces: usize,
+    /// Pieces of a line of codes, the most of all belts.
+    line: usize,
+    /// Bytes of shared memory of a slab's line, the most of all belts.
+    room: usize,
+    /// Units of each belt and products of a unit.
+    belts: Vec<(usize, usize)>,
+}
+
+/// The shape that takes least time by what single kernels took on an H200 for 32 rows, in microseconds: a piece of a slab on
+/// a scheduler, a piece of activations, a block, each further block of a cluster, each further warp
+/// along the columns, each warp.
+fn shape(work: &Work, caps: CudaCaps) -> Option<Shape> {
+    const SLAB_US: f64 = 0.225;
+    const TOKENS_US: f64 = 0.1;
+    const BLOCK_US: f64 = 3.2;
+    const CLUSTER_US: f64 = 0.2;
+    const ALONG_US: f64 = 0.35;
+    const WARP_US: f64 = 0.02;
+    let products = work.belts.iter().map(|b| b.1).max().unwrap_or(1);
     let mut best: Option<(f64, Shape)> = None;
+    let lines = work.pieces.div_ceil(work.line);
     for (cluster, along) in [1, 2, 4, 8].into_iter().flat_map(|c| [1, 2, 4].map(|a| (c, a))) {
-        let share = pieces.div_ceil(cluster);
-        if cluster > 1 && caps.sm < 90 || cluster > pieces || along > share {
+        let share = lines.div_ceil(cluster);
+        if cluster > 1 && caps.sm < 90 || cluster > lines || along > share {
             continue;
         }
         // Clusters of more than two lie within parts of the device that are no multiples of them.
         let sms = caps.sms as usize;
         let places = if cluster > 2 { (sms * 10 / 11 / cluster).max(1) * cluster } else { sms };
-        for side in 1..=MOST_WARPS / along {
-            // All pieces at once, or phases of which two are there.
-            let phase = TILES.map(|t| {
-                let (all, most) = (share.div_ceil(along), room / (along * t * TOKENS));
-                let phases = if all <= most { 1 } else { all.div_ceil((most / 2).max(1)) };
-                all.div_ceil(phases)
-            });
-            let bytes = |i: usize| {
-                let buffers = if phase[i] * along < share { 2 } else { 1 };
-                let sums = along * TILES[i] * 8 * (side * UNIT + 4) * 4;
-                (along * TILES[i] * TOKENS * phase[i] * buffers).max(sums)
-            };
-            let shared = bytes(0).max(bytes(1));
-            if shared > room {
-                continue;
-            }
-            let blocks = units.iter().map(|u| u.div_ceil(side)).sum::<usize>() * cluster;
-            let idle = if side * along < 8 { 1.25 } else { 1.0 };
-            let block = BLOCK_US + CLUSTER_US * (cluster - 1) as f64;
-            let work = share as f64 * (side as f64 * UNIT_US * idle + TOKENS_US);
-            let time = blocks.div_ceil(places) as f64 * (work + block);
-            if best.as_ref().is_none_or(|(least, _)| time < *least) {
-                best = Some((time, Shape { units: side, along, cluster, phase, shared }));
+        for most in 1..=MOST_SLABS {
+            for side in 1..=MOST_WARPS / along {
+                for slabs in (side.max(side * (most - 1) + 1)..=side * most).filter(|s| s.is_multiple_of(products)) {
+                    let Some(shape) = cut(work, slabs, side, along, cluster, caps.shared as usize) else { continue };
+                    let busy = |scheduler: usize| -> usize {
+                        let warps = (scheduler..side * along).step_by(SCHEDULERS);
+                        let slabs = |w: usize| if w / along < shape.full() { most } else { most - 1 };
+                        warps.map(|w| slabs(w) * (share - w % along).div_ceil(along) * work.line).sum()
+                    };
+                    let busiest = (0..SCHEDULERS).map(busy).max().unwrap_or(0);
+                    let blocks = work.belts.iter().map(|(n, p)| (n * p).div_ceil(slabs)).sum::<usize>() * cluster;
+                    // Few warps wait, and those that wait for phases.
+                    let few = if side * along < 8 { 1.25 } else { 1.0 };
+                    let idle = few * if shape.buffers.contains(&2) { 1.1 } else { 1.0 };
+                    let block = BLOCK_US
+                        + CLUSTER_US * (cluster - 1) as f64
+                        + ALONG_US * (along - 1) as f64
+                        + WARP_US * (side * along) as f64;
+                    let tokens = (share * work.line) as f64 * TOKENS_US;
+                    let time = blocks.div_ceil(places) as f64 * (busiest as f64 * SLAB_US * idle + tokens + block);
+                    if best.as_ref().is_none_or(|(least, _)| time < *least) {
+                        best = Some((time, shape));
+                    }
+                }
             }
         }
     }
     best.map(|(_, shape)| shape)
 }
 
+/// A shape whose phases fit shared memory of `most` bytes beside the rooms of weights.
+fn cut(work: &Work, slabs: usize, side: usize, along: usize, cluster: usize, most: usize) -> Option<Shape> {
+    let rounds = work.pieces.div_ceil(work.line).div_ceil(cluster).div_ceil(along);
+    let rooms = side * slabs.div_ceil(side) * along * work.room;
+    let room = most.checked_sub(rooms)?;
+    // All activations at once, or phases of which two are there.
+    let round = TILES.map(|t| along * work.line * t * TOKENS);
+    let phase = round.map(|bytes| if rounds * bytes <= room { rounds } else { room / 2 / bytes });
+    let buffers = phase.map(|p| if p == rounds { 1 } else { 2 });
+    let bytes = |i: usize| round[i] * phase[i] * buffers[i];
+    let sums = along * TILES[1] * 8 * (slabs * SLAB + 4) * 4;
+    let rooms_at = bytes(0).max(bytes(1));
+    let shared = (rooms_at + rooms).max(sums);
+    (shared <= most && phase.iter().all(|&p| p > 0)).then_some(Shape {
+        slabs,
+        side,
+        along,
+        cluster,
+        phase,
+        buffers,
+        rooms_at,
+        shared,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Units, warps along the columns and cluster for 132 multiprocessors.
-    fn cut(pieces: usize, units: usize) -> [usize; 3] {
+    /// Weights of 4 bits, with a scale for each 32.
+    fn work(pieces: usize, units: usize, products: usize) -> Work {
+        Work { pieces, line: 2, room: SLAB * (128 + 16), belts: vec![(units, products)] }
+    }
+
+    /// Slabs, warps side by side and along the columns, and cluster for 132 multiprocessors.
+    fn chosen(pieces: usize, units: usize, products: usize) -> [usize; 4] {
         let caps = CudaCaps { sm: 90, sms: 132, shared: 227 << 10, ..CudaCaps::default() };
-        let s = shape(pieces, &[units], caps).unwrap();
-        [s.units, s.along, s.cluster]
+        let s = shape(&work(pieces, units, products), caps).unwrap();
+        [s.slabs, s.side, s.along, s.cluster]
     }
 
     #[test]
     fn shapes_are_those_that_were_fastest_where_they_were_measured() {
-        // Llama-8B: gate and up, queries keys and values, output, down.
-        assert_eq!(cut(32, 896), [14, 1, 2]);
-        assert_eq!(cut(32, 192), [3, 4, 2]);
-        assert_eq!(cut(32, 128), [2, 4, 2]);
-        assert_eq!(cut(112, 128), [9, 1, 8]);
+        // Llama-8B: gate and up, queries keys and values, output, down, head.
+        assert_eq!(chosen(32, 896, 2), [28, 16, 1, 2]);
+        assert_eq!(chosen(32, 384, 1), [6, 4, 2, 2]);
+        assert_eq!(chosen(32, 256, 1), [4, 4, 2, 2]);
+        assert_eq!(chosen(112, 256, 1), [18, 10, 1, 8]);
+        assert_eq!(chosen(32, 8016, 1), [31, 16, 1, 2]);
     }
 
     #[test]
     fn narrow_weights_and_small_devices_have_a_shape() {
         let old = CudaCaps { sm: 80, sms: 40, shared: 99 << 10, ..CudaCaps::default() };
-        for (pieces, units) in [(1, 1), (1, 3), (7, 36), (5, 2), (224, 1), (32, 4008)] {
+        for (pieces, units) in [(1, 1), (1, 3), (7, 36), (5, 2), (224, 1), (32, 8016)] {
             for caps in [old, CudaCaps { sm: 90, sms: 132, shared: 227 << 10, ..CudaCaps::default() }] {
-                let s = shape(pieces, &[units], caps).unwrap();
-                assert!(s.shared <= caps.shared as usize && s.units * s.along <= MOST_WARPS && s.phase[1] > 0, "{s:?}");
-                assert!(s.cluster == 1 || caps.sm >= 90);
+                for products in [1, 2] {
+                    let s = shape(&work(pieces, units, products), caps).unwrap();
+                    assert!(s.shared <= caps.shared as usize && s.phase.iter().all(|&p| p > 0), "{s:?}");
+                    assert!(
+                        s.side * s.along <= MOST_WARPS && s.most() <= MOST_SLABS && s.slabs.is_multiple_of(products),
+                        "{s:?}"
+                    );
+                    assert!((1..=s.side).contains(&s.full()) && (s.cluster == 1 || caps.sm >= 90), "{s:?}");
+                }
             }
         }
     }
