@@ -229,7 +229,9 @@ impl Engine {
     /// One step: batches go to the device as long as it likes some in flight, and the tokens of the oldest come back;
     /// none when nothing is left to run.
     pub fn step(&mut self) -> Result<Option<Vec<Sampled>>, StepError> {
-        let most = self.device.in_flight().max(if self.ticks > 1 { 2 * self.ticks } else { 1 });
+        // Single ticks follow each other without a gap. Of several in one submission a text may end with the first: the next
+        // ones wait until all are read, so that no more than the rest of one submission is run for nothing.
+        let most = if self.ticks > 1 { self.ticks } else { self.device.in_flight() };
         while self.flights.len() + self.ticks <= most && self.submissions() < self.device.in_flight() {
             let group = self.group()?;
             let Some((first, _)) = group.first() else { break };

@@ -15,7 +15,8 @@ use onetrip_core::ops::{Access, Case, Code, Compute, CudaCaps, Gemm, Op, Target,
 use onetrip_core::plan::{BufRef, Plan};
 use onetrip_core::selftest::case_plan;
 use onetrip_engine::files::ModelFile;
-use onetrip_engine::model::{Model, ModelOptions};
+use onetrip_engine::model::{Model, ModelOptions, PlanKey};
+use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
 
 use crate::harness::{CHUNK, Options, exceeds, forced, load, root_mean_square, sequences};
@@ -341,8 +342,20 @@ fn several_ticks(file: &[u8]) -> Result<(), Failed> {
         engine.scheduler().set_tokens(seqs[1], &[8]);
         let before = engine.device().counts().commits;
         let mut out = vec![vec![]; 2];
+        let mut dispatches = |rows| {
+            engine.recorded(PlanKey::of(rows, 2, Want::Sample { top: 0 })).map(|r| r.plan.dispatches.len() as u64)
+        };
+        let (prompt, tick) = (dispatches(4)?, dispatches(2)?);
+        let (begin, mut read) = (engine.device().counts().dispatches, 0);
         while let Some(tokens) = engine.step()? {
             tokens.iter().for_each(|t| out[seqs.iter().position(|s| *s == t.seq).unwrap_or(0)].push(t.id));
+            // What would be run for nothing if a text ended here; the first to be read is the prompt.
+            let handed_over = (engine.device().counts().dispatches - begin - prompt) / tick;
+            let ahead = handed_over.saturating_sub(read);
+            if ticks > 1 && ahead >= ticks as u64 {
+                return Err(format!("{ahead} ticks ahead of token {read}, of {ticks} in one submission").into());
+            }
+            read += 1;
         }
         answers.push((out, engine.device().counts().commits - before));
         seqs.iter().for_each(|&s| engine.scheduler().remove(s));
