@@ -220,6 +220,11 @@ impl OpDef for Matmul {
         let glu = Matmul { products: 2, outputs: vec![Tree::product(gate, Tree::In(1))], norm: None };
         let ins = vec![x(256), Sig::weight(8460, 256, DType::Q4_0), Sig::weight(8460, 256, DType::Q4_0)];
         cases.push(Case::new("gate and up of 8460 numbers, 17 rows", glu, ins, (17, 1, 17)).within(1e-4));
+        // An operand in two places of a tree.
+        let scaled = Tree::product(Tree::sum(Tree::In(0), Tree::In(1)), Tree::In(2));
+        let twice = Matmul { products: 1, outputs: vec![Tree::sum(scaled, Tree::In(1))], norm: None };
+        let ins = vec![x(64), Sig::weight(40, 64, DType::Q4_0), x(40), x(40)];
+        cases.push(Case::new("an operand in two places, 20 rows", twice, ins, (20, 1, 20)).within(1e-4));
         // A product of a product: what is rounded in between may go from one to the other rounded.
         for (dtype, t, compute) in [
             (DType::Q4_0, 9, Compute::Int8),

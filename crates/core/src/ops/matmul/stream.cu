@@ -232,7 +232,7 @@ DEVICE void products(const Args& A, const Find& find, const Share<NT, PHASE, BUF
     const u32 wk = warp_index() % WK, rounds = share.rounds(), first = share.first + wk, last = share.end - 1;
     const u32 mask = 0x000f000f | BATCH[2] >> 31 << 4;
     Mine mine;
-    mine.room = share.shared + ROOMS + (warp_index() / WK * WK + wk) * (MOST * Mine::ROOM);
+    mine.room = share.shared + ROOMS + warp_index() * (MOST * Mine::ROOM);
 #pragma unroll
     for (int m = 0; m < M; m++) {
         u32 row0, n;

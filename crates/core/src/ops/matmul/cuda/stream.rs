@@ -31,7 +31,8 @@ struct Belt {
 }
 
 /// How a block is cut: slabs, warps side by side that share them, warps along the columns, blocks of a cluster; by
-/// [`TILES`] the pieces of a warp in a phase of activations and the phases that are there at once; bytes of shared memory.
+/// [`TILES`] the lines of a warp in a phase of activations and the phases that are there at once; where the rooms of weights
+/// begin in shared memory, and its bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shape {
     slabs: usize,
@@ -134,9 +135,7 @@ impl Cuda<'_> {
                     .collect();
                 // Operands are asked for before the sums, which come from other blocks.
                 let (mut operands, whole) = (String::new(), n.is_multiple_of(8));
-                let mut others: Vec<usize> = op.outputs[o].leaves().into_iter().filter(|l| !used.contains(l)).collect();
-                others.dedup();
-                for l in others {
+                for l in op.outputs[o].leaves().into_iter().filter(|l| !used.contains(l)) {
                     let row = if site.ins[w0 + l].rows.constant() == Some(1) {
                         "".into()
                     } else {
@@ -181,12 +180,8 @@ impl Cuda<'_> {
             );
             all_tiles += tiles;
         }
-        unit.set("SLABS", shape.slabs).set("MOST", shape.most()).set("FULL", shape.full());
-        unit.set("WK", shape.along)
-            .set("CLUSTER", shape.cluster)
-            .set("TILES", all_tiles)
-            .set("ROOMS", shape.rooms_at)
-            .set("LINE", work.line);
+        unit.set("SLABS", shape.slabs).set("MOST", shape.most()).set("FULL", shape.full()).set("WK", shape.along);
+        unit.set("CLUSTER", shape.cluster).set("TILES", all_tiles).set("ROOMS", shape.rooms_at).set("LINE", work.line);
         for ((tiles, phase), buffers) in TILES.iter().zip(shape.phase).zip(shape.buffers) {
             unit.set(&format!("PHASE_{tiles}"), phase).set(&format!("BUFFERS_{tiles}"), buffers);
         }
@@ -215,8 +210,8 @@ struct Work {
 }
 
 /// The shape that takes least time by what single kernels took on an H200 for 32 rows, in microseconds: a piece of a slab on
-/// a scheduler, a piece of activations, a block, each further block of a cluster, each further warp
-/// along the columns, each warp.
+/// a scheduler, a piece of activations, a block, each further block of a cluster, each further warp along the columns, each
+/// warp.
 fn shape(work: &Work, caps: CudaCaps) -> Option<Shape> {
     const SLAB_US: f64 = 0.225;
     const TOKENS_US: f64 = 0.1;
