@@ -1,4 +1,6 @@
 // Keys and values of this step to their places in the cache: a warp per row and head.
+//
+// v1 has stayed as it was.
 KERNEL {
     __shared__ float heads[WARPS][DIM];
     const Args A = ARGS;

@@ -1,5 +1,7 @@
 // The convolution of a joint row with what follows it: SiLU, and L2 norms of the heads of queries and keys. A block is a
 // sequence and one such head, or some values; it owns its channels of the state.
+//
+// v1 has stayed as it was.
 #define RPT ((DIM + THREADS - 1) / THREADS)
 
 KERNEL {

@@ -1,4 +1,6 @@
 // A channel of a sequence a thread: all rows of the step, then the state.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -1,4 +1,6 @@
 // A copy, one number a thread.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();

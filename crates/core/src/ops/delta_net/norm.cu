@@ -1,4 +1,6 @@
 // Norm and gate of the heads that the delta rule made, in place: a warp per row and head.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -1,4 +1,6 @@
 // A tree over broadcast operands, one number a thread.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();

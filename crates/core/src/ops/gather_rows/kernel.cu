@@ -1,4 +1,6 @@
 // Rows whose logits are wanted, of each value in turn, copied: one block a row.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();

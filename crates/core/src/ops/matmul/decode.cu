@@ -1,5 +1,7 @@
 // A weight to 16 bits, eight numbers a piece: read before the wait, as nobody writes weights; written after it, as the
 // kernel in front may still read what lay there.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();

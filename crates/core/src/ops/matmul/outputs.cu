@@ -1,4 +1,6 @@
 // One output of a matmul whose products lie in memory: four numbers of a row a thread.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -5,6 +5,8 @@
 // lane .., part lane % 4): of 4-bit codes, whose words hold eight adjacent elements, the even ones, then the odd ones of
 // the part; of 8-bit codes four elements of the first half, then four of the second. `META` has for each block and token
 // the scale, `scale * sum of the codes`, and where a weight has scales for 16 that sum of either half.
+//
+// v1: tiles for any number of tokens. v2: one tile, as more than 8 rows are rounded to 16 bits.
 KERNEL {
     __shared__ float room[WARPS];
     const Args A = ARGS;

@@ -1,4 +1,6 @@
 // Norm of groups of DIM numbers, a team of TEAM threads (a warp, or the block) each: root mean square, or L2 (L2_NORM 1).
+//
+// v1 has stayed as it was.
 #define WITH_RESIDUAL 1
 #define WITH_GATE 2
 #define WITH_SUM 3

@@ -1,4 +1,6 @@
 // Rotation of heads, after their norm if there is one: a warp each.
+//
+// v1 has stayed as it was.
 KERNEL {
     __shared__ float heads[WARPS][DIM];
     const Args A = ARGS;

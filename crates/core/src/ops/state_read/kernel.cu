@@ -1,4 +1,6 @@
 // A sequence's row of a recurrent state, zeros where it begins: one block a sequence.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -1,4 +1,6 @@
 // A sequence's numbers to its row of a recurrent state: its own row, or (KEPT > 0) the last rows of its part of a window.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -1,4 +1,6 @@
 // Earlier rows of each sequence and then its own: one block a row.
+//
+// v1 has stayed as it was.
 KERNEL {
     const Args A = ARGS;
     allow_next();
