@@ -70,14 +70,6 @@ DEVICE uint4 stream16(const void* p) {
                  : "l"(p));
     return v;
 }
-// The same; the second-level cache gets the whole line of 128 bytes, which a neighbour asks for next.
-DEVICE uint4 stream16_line(const void* p) {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
-    return v;
-}
 DEVICE u16 stream2(const void* p) {
     u16 v;
     asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(p));

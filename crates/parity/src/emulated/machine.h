@@ -228,7 +228,6 @@ DEVICE uint4 stream16(const void* p) {
     check((uintptr_t)p % 16 == 0);
     uint4 v; std::memcpy(&v, p, 16); return v;
 }
-DEVICE uint4 stream16_line(const void* p) { return stream16(p); }
 DEVICE u16 stream2(const void* p) { u16 v; std::memcpy(&v, p, 2); return v; }
 DEVICE void fetch_line(const void*) {}
 
