@@ -4,8 +4,8 @@
 //! longer than what a tick is made of. Here no clock is in between, and what the rows add is the whole tick in the end: each
 //! is counted from the end of the one before to its own, whatever of it went on beside that one.
 
-use onetrip_core::plan::{Dispatch, Plan};
 use onetrip_engine::step::Engine;
+use onetrip_ir::plan::{Dispatch, Plan};
 
 use crate::fail::Fail;
 use crate::plans::Step;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use onetrip_core::device::{Commit, RING};
-use onetrip_core::expr::Bind;
-use onetrip_core::plan::human;
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
+use onetrip_ir::device::{Commit, RING};
+use onetrip_ir::expr::Bind;
+use onetrip_ir::plan::text::human;
 use serde_json::json;
 
 use crate::fail::Fail;

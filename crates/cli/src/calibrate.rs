@@ -9,19 +9,19 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use memmap2::{Mmap, MmapMut};
-use onetrip_core::batch::{RopeSpec, StepBatch};
-use onetrip_core::cost::chains::{FLUSH, FLUSH_BYTES, MOST_BYTES, Probe, probes};
-use onetrip_core::cost::profile::Caps;
-use onetrip_core::cost::{Curve, Kind, Profile};
-use onetrip_core::device::{Device, WeightData};
-use onetrip_core::formats::DType;
 use onetrip_core::probe::{Stamps, dispatch_times};
-use onetrip_core::run::record;
-use onetrip_core::simd::simd;
+use onetrip_core::record::record;
+use onetrip_cost::calibrate::{FLUSH, FLUSH_BYTES, MOST_BYTES, Probe, probes};
+use onetrip_cost::profile::Caps;
+use onetrip_cost::{Curve, Kind, Profile};
 use onetrip_cpu::CpuDevice;
 use onetrip_cpu::pool::Pool;
 use onetrip_engine::profiles;
 use onetrip_engine::scheduler::PAGE_LEN;
+use onetrip_ir::batch::{RopeSpec, StepBatch};
+use onetrip_ir::device::{Device, WeightData};
+use onetrip_ir::formats::DType;
+use onetrip_ir::simd::simd;
 use serde_json::json;
 
 use crate::fail::Fail;

@@ -3,12 +3,12 @@
 use std::io::{BufRead, IsTerminal, Read};
 
 use clap::Args;
-use onetrip_core::batch::SampleParams;
 use onetrip_engine::chat::{ChatTemplate, Message};
 use onetrip_engine::generate::{Generated, Limits, Stopped, generate};
 use onetrip_engine::sampling::recommended;
 use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::Tokenizer;
+use onetrip_ir::batch::SampleParams;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use serde_json::{Value, json};

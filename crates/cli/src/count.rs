@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::Compute;
-use onetrip_core::plan::Ledger;
 use onetrip_engine::switch;
+use onetrip_ir::formats::DType;
+use onetrip_ir::plan::Ledger;
+use onetrip_ir::target::Compute;
 use serde_json::{Map, Value, json};
 
 use crate::fail::Fail;

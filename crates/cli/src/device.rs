@@ -1,13 +1,13 @@
 //! Devices by their names: what plans for them may use, and opening one. The one place that names device crates.
 
-use onetrip_core::cost::profile::Caps;
-use onetrip_core::device::{Commit, Device, HandOver};
-use onetrip_core::ops::{CudaCaps, Target, WgslCaps};
-use onetrip_core::simd::Isa;
+use onetrip_cost::profile::Caps;
 use onetrip_cpu::CpuDevice;
 use onetrip_cuda::driver::Properties;
 use onetrip_engine::{profiles, switch};
 use onetrip_gpu::{GpuDevice, OpenError, Options};
+use onetrip_ir::device::{Commit, Device, HandOver};
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::{CudaCaps, Target, WgslCaps};
 
 use crate::fail::Fail;
 use crate::load;

@@ -1,11 +1,11 @@
 //! `onetrip devices`: what there is to run on.
 
-use onetrip_core::plan::human;
 use onetrip_cuda::driver::{self, Properties};
 use onetrip_cuda::lt;
 use onetrip_cuda::nvrtc::Compiler;
 use onetrip_engine::switch;
 use onetrip_gpu::{Adapter, OpenError};
+use onetrip_ir::plan::text::human;
 use serde_json::{Value, json};
 
 use crate::fail::Fail;

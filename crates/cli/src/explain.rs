@@ -11,10 +11,10 @@
 //! - `listing`, of a listing: `{engine, model, date, nodes_by_op, empty_by_op}`.
 
 use clap::Args;
-use onetrip_core::cost::Tick;
-use onetrip_core::expr::Bind;
-use onetrip_core::plan::{Dispatch, Plan};
-use onetrip_engine::listing::{Head, Listing};
+use onetrip_cost::Tick;
+use onetrip_import::{Head, Listing};
+use onetrip_ir::expr::Bind;
+use onetrip_ir::plan::{Dispatch, Plan};
 use serde_json::{Value, json};
 
 use crate::fail::Fail;

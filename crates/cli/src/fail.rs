@@ -3,10 +3,10 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use onetrip_core::device::DeviceError;
 use onetrip_engine::files::FileError;
 use onetrip_engine::model::ModelError;
 use onetrip_engine::step::StepError;
+use onetrip_ir::device::DeviceError;
 
 use crate::again;
 use crate::output::{escaped, note};
@@ -94,6 +94,12 @@ impl From<FileError> for Fail {
 
 impl From<ModelError> for Fail {
     fn from(error: ModelError) -> Fail {
+        Fail::Input(error.to_string())
+    }
+}
+
+impl From<onetrip_import::PlanError> for Fail {
+    fn from(error: onetrip_import::PlanError) -> Fail {
         Fail::Input(error.to_string())
     }
 }

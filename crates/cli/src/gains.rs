@@ -7,11 +7,11 @@
 
 use std::path::Path;
 
-use onetrip_core::expr::Bind;
 use onetrip_core::fuse::{Fuse, RULES};
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
 use onetrip_engine::step::{Engine, Recorded};
+use onetrip_ir::expr::Bind;
 use serde_json::{Value, json};
 
 use crate::fail::Fail;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use onetrip_core::plan::human;
+use onetrip_ir::plan::text::human;
 
 use crate::fail::Fail;
 use crate::load;

@@ -1,10 +1,11 @@
 //! What rules are worth before anything runs: `explain --ladder` and `explain --what-if`.
 
-use onetrip_core::cost::merge::merge;
-use onetrip_core::cost::{Pricer, Tick};
 use onetrip_core::fuse::{Fuse, RULES};
-use onetrip_core::plan::{Ledger, Plan, human};
-use onetrip_engine::listing::SAMPLE;
+use onetrip_cost::merge::merge;
+use onetrip_cost::{Pricer, Tick};
+use onetrip_import::SAMPLE;
+use onetrip_ir::plan::text::human;
+use onetrip_ir::plan::{Ledger, Plan};
 use serde_json::{Value, json};
 
 use crate::fail::Fail;

@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::Compute;
-use onetrip_core::plan::Plan;
-use onetrip_core::simd::Isa;
 use onetrip_engine::config::ConfigError;
 use onetrip_engine::files::{Kind, ModelFile};
-use onetrip_engine::listing::{self, Head, Listing};
 use onetrip_engine::model::{Model, ModelError, ModelOptions};
 use onetrip_engine::shape;
 use onetrip_engine::step::{Engine, check_ticks};
 use onetrip_engine::switch;
 use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
+use onetrip_import as listing;
+use onetrip_import::{Head, Listing, ListingOptions};
+use onetrip_ir::plan::Plan;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::Compute;
 
 use crate::device::{self, Asked};
 use crate::fail::Fail;
@@ -40,7 +41,7 @@ pub enum Planned {
     /// A model: its page writes the graph.
     Model(Box<Model>),
     /// A listing is a graph already.
-    Listing(Box<Listing>, ModelOptions),
+    Listing(Box<Listing>, ListingOptions),
 }
 
 impl Planned {
@@ -54,7 +55,8 @@ impl Planned {
                 return Err(Fail::Input(what.into()));
             }
             let listing = listing::open(name).map_err(|e| Fail::Input(e.to_string()))?;
-            return Ok(Planned::Listing(Box::new(listing), options(args)?));
+            let ModelOptions { compute, target, device, .. } = options(args)?;
+            return Ok(Planned::Listing(Box::new(listing), ListingOptions { compute, target, device }));
         }
         let file = match with(shape::PREFIX) {
             Some(name) => shape::open(name).map_err(|e| Fail::Input(e.to_string()))?,

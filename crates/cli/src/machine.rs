@@ -1,6 +1,6 @@
 //! What this machine is: for reports, and for `devices`.
 
-use onetrip_core::simd::Isa;
+use onetrip_ir::simd::Isa;
 use serde_json::{Value, json};
 
 /// Model name of the processor.

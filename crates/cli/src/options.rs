@@ -7,11 +7,11 @@ use std::str::FromStr;
 
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use onetrip_core::batch::SampleParams;
-use onetrip_core::device::Commit;
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::Compute;
+use onetrip_ir::batch::SampleParams;
+use onetrip_ir::device::Commit;
+use onetrip_ir::formats::DType;
+use onetrip_ir::target::Compute;
 
 /// Which model.
 #[derive(Args, Clone, Debug)]

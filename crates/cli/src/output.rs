@@ -3,7 +3,8 @@
 use std::io::{IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use onetrip_core::plan::{Ledger, human};
+use onetrip_ir::plan::Ledger;
+use onetrip_ir::plan::text::human;
 use serde_json::Value;
 
 use crate::fail::Fail;

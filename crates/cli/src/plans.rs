@@ -1,10 +1,10 @@
 //! The plan that `explain`, `count` and `profile` look at.
 
-use onetrip_core::expr::Bind;
-use onetrip_core::ops::Target;
-use onetrip_engine::listing::Head;
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
+use onetrip_import::Head;
+use onetrip_ir::expr::Bind;
+use onetrip_ir::target::Target;
 use serde_json::{Value, json};
 
 use crate::fail::Fail;

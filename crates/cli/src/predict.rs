@@ -1,7 +1,7 @@
 //! Which profile predicts, and the predicted side of `explain` and `profile`.
 
 use clap::Args;
-use onetrip_core::cost::{Kind, Pricer, Profile};
+use onetrip_cost::{Kind, Pricer, Profile};
 use onetrip_engine::profiles::{self, FindError};
 use serde_json::{Value, json};
 

@@ -16,9 +16,10 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use clap::Args;
-use onetrip_core::plan::{Dispatch, human};
 use onetrip_core::probe::{Stamps, dispatch_times};
 use onetrip_engine::step::Engine;
+use onetrip_ir::plan::Dispatch;
+use onetrip_ir::plan::text::human;
 use serde_json::{Value, json};
 
 use crate::adds::Kind;
@@ -240,7 +241,7 @@ struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    fn new(dispatch: &'a Dispatch, times: &[f64], bind: onetrip_core::expr::Bind) -> Row<'a> {
+    fn new(dispatch: &'a Dispatch, times: &[f64], bind: onetrip_ir::expr::Bind) -> Row<'a> {
         let time = Spread::of(times).map(|s| s.scaled(1e6));
         let bytes = dispatch.cost.read.eval(bind).saturating_add(dispatch.cost.written.eval(bind));
         Row { dispatch, time, bytes, flops: dispatch.cost.flops.eval(bind), adds: None, predicted: None }
@@ -328,7 +329,7 @@ fn by_op<'a>(rows: &[Row<'a>]) -> Vec<(&'a str, (usize, f64))> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onetrip_core::expr::Bind;
+    use onetrip_ir::expr::Bind;
 
     #[test]
     fn a_driver_without_time_stamps_prints_that_and_no_zeros() {

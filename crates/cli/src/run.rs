@@ -1,8 +1,6 @@
 //! `onetrip run`: continue a text.
 
 use clap::Args;
-use onetrip_core::expr::Bind;
-use onetrip_core::plan::Ledger;
 use onetrip_engine::chat::Message;
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::generate::{Generated, Limits, Stopped, generate};
@@ -12,6 +10,8 @@ use onetrip_engine::sampling::recommended;
 use onetrip_engine::scheduler::Sampled;
 use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
+use onetrip_ir::expr::Bind;
+use onetrip_ir::plan::Ledger;
 use serde_json::{Value, json};
 
 use crate::fail::Fail;

@@ -9,17 +9,18 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
-use onetrip_core::expr::Bind;
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::{Case, Compute, Op};
-use onetrip_core::run::prepare;
+use onetrip_core::ops::{Case, Op};
+use onetrip_core::record::prepare;
 use onetrip_core::selftest::{CaseResult, Verdict, case_plan, run_case};
-use onetrip_core::simd::Isa;
 use onetrip_engine::model::{Model, ModelOptions};
 use onetrip_engine::step::Engine;
 use onetrip_engine::step::replay::Replays;
 use onetrip_engine::switch;
+use onetrip_ir::expr::Bind;
+use onetrip_ir::formats::DType;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::Compute;
 use serde_json::json;
 
 use crate::fail::Fail;

@@ -16,13 +16,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use onetrip_core::device::{Commit, HandOver, RING};
-use onetrip_core::expr::Bind;
 use onetrip_core::probe::{Silent, dispatch_times};
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
 use onetrip_engine::profiles;
 use onetrip_engine::step::Engine;
+use onetrip_ir::device::{Commit, HandOver, RING};
+use onetrip_ir::expr::Bind;
 use serde_json::{Value, json};
 
 use crate::bench::{begin, ids, steps};

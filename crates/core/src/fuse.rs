@@ -1,41 +1,13 @@
 //! Applying the rules: each rule in the order of the list, wherever it fits, tried against the device's lowering.
 
 use crate::graph::{Graph, Node, Source, Value, ValueId};
-use crate::ops::{Compute, Lowering, RowClass, Site, Target};
-use crate::tensor::Sig;
+use crate::lowering::Lowering;
+use onetrip_ir::context::Setting;
+use onetrip_ir::plan::Refusal;
+use onetrip_ir::text::distance;
 
 pub mod rules;
 pub use rules::{RULES, Rule};
-
-/// For whom a graph is fused.
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    /// Class of the number of tokens.
-    pub tokens: RowClass,
-    /// Class of the number of sequences (rows of logits).
-    pub seqs: RowClass,
-    /// Every sequence has one token, so the rows of logits are the rows of the batch.
-    pub one_each: bool,
-    /// Precision of activations.
-    pub compute: Compute,
-    /// Where it will run.
-    pub target: Target,
-}
-
-impl Setting {
-    /// The class of an op's rows, by its first input.
-    pub fn class(&self, ins: &[Sig]) -> RowClass {
-        let by_seq = ins.first().is_some_and(|s| s.rows == crate::expr::Expr::S);
-        if by_seq { self.seqs } else { self.tokens }
-    }
-
-    /// The site of an op with these inputs and outputs.
-    pub fn site(&self, graph: &Graph, ins: &[ValueId], outs: &[ValueId]) -> Site {
-        let ins = graph.sigs(ins);
-        let (class, one_each) = (self.class(&ins), self.one_each);
-        Site { outs: graph.sigs(outs), class, one_each, ins, compute: self.compute, target: self.target }
-    }
-}
 
 /// What a rule wants to put in the place of some nodes.
 #[derive(Clone, Debug)]
@@ -57,17 +29,6 @@ pub enum Rewrite {
         /// Output, and the value that it is.
         same: Vec<(ValueId, ValueId)>,
     },
-}
-
-/// A place where a rule fitted but the device has no kernel for what it would make.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Refusal {
-    /// The rule.
-    pub rule: &'static str,
-    /// The node it would have made.
-    pub at: String,
-    /// The device's reason.
-    pub why: String,
 }
 
 /// How often each rule fired, and where it was refused.
@@ -118,22 +79,6 @@ impl Fuse {
             Fuse::Some(names) => names.iter().any(|n| n == rule),
         }
     }
-}
-
-/// Edit distance, for "did you mean".
-pub fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(64).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let above = row[j + 1];
-            row[j + 1] = (diagonal + (ca != *cb) as usize).min(above + 1).min(row[j] + 1);
-            diagonal = above;
-        }
-    }
-    row[b.len()]
 }
 
 /// Applies the wanted rules to the graph.
@@ -243,7 +188,7 @@ fn fits(graph: &Graph, setting: &Setting, node: &Node, assume: bool) -> Result<(
         }
         Ok(_) => {}
     }
-    match node.op.lower(&setting.site(graph, &node.ins, &node.outs)) {
+    match node.op.lower(&graph.site(setting, &node.ins, &node.outs)) {
         Lowering::Gap(why) if !assume => refusal(why.into()),
         _ => Ok(()),
     }

@@ -1,8 +1,11 @@
 //! The graph: ops in the order of the mathematics, as a model page writes them, and what the rules make of it.
 
-use crate::batch::RopeSpec;
-use crate::ops::{Op, ShapeError};
-use crate::tensor::Sig;
+use crate::lowering::Site;
+use crate::ops::Op;
+use onetrip_ir::batch::RopeSpec;
+use onetrip_ir::context::Setting;
+use onetrip_ir::tensor::ShapeError;
+use onetrip_ir::tensor::Sig;
 
 /// Index of a value in its graph.
 pub type ValueId = usize;
@@ -90,6 +93,14 @@ impl Graph {
     /// Signatures of values.
     pub fn sigs(&self, ids: &[ValueId]) -> Vec<Sig> {
         ids.iter().map(|&v| self.values[v].sig.clone()).collect()
+    }
+
+    /// The site of an op with these inputs and outputs, in a graph that is lowered for `setting`.
+    pub fn site(&self, setting: &Setting, ins: &[ValueId], outs: &[ValueId]) -> Site {
+        let ins = self.sigs(ins);
+        let class = setting.class(&ins);
+        let Setting { one_each, compute, target, .. } = *setting;
+        Site { outs: self.sigs(outs), class, one_each, ins, compute, target }
     }
 
     /// Index of the node that makes a value.

@@ -1,27 +1,21 @@
-//! The compiler of onetrip: tensors, ops, quantization formats, graph, rules, plan, run loop, probes, cost.
+//! The compiler of onetrip: from a graph of ops to a plan.
 //!
-//! Follow one decode step downwards: a model page writes a [`graph`]; the rules of [`fuse`] rewrite it; [`plan`] lowers
-//! every node to dispatches and colours their slots; [`run`] records them on a [`device`]; each runs a kernel that its
-//! op in [`ops`] chose. [`reference`] says what all of it means.
+//! Follow one decode step downwards: a model definition writes a [`graph`]; [`compile`] chooses layouts, applies the rules
+//! of [`fuse`], lowers every node to launches and colours their slots; each launch runs a kernel that its op in [`ops`]
+//! chose, with text that [`codegen`] puts together; [`record`] records the dispatches on a device. [`reference`] says what
+//! all of it means.
 //!
-//! Core does no I/O, starts no thread and depends on no GPU crate.
+//! What devices depend on (tensors, formats, launch IR, plan, the device trait) is the crate `onetrip-ir` below. Core does
+//! no I/O, starts no thread and depends on no GPU crate.
 
-pub mod batch;
-pub mod cost;
-pub mod cpu_mem;
-pub mod cuda;
-pub mod device;
-pub mod expr;
-pub mod formats;
+pub mod codegen;
+pub mod compile;
 pub mod fuse;
 pub mod graph;
+pub mod lowering;
 pub mod ops;
-pub mod plan;
 pub mod precision;
 pub mod probe;
+pub mod record;
 pub mod reference;
-pub mod run;
 pub mod selftest;
-pub mod simd;
-pub mod tensor;
-mod wgsl;

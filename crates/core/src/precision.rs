@@ -1,7 +1,8 @@
 //! How activations are rounded where they meet a weight. Kernels, the reference and tests all ask here.
 
-use crate::ops::{Compute, RowClass, Site, Target};
-use crate::tensor::{Layout, Sig};
+use crate::lowering::Site;
+use onetrip_ir::target::{Compute, RowClass, Target};
+use onetrip_ir::tensor::{Layout, Sig};
 
 /// What an activation is rounded to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,12 +82,12 @@ impl Site {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::formats::DType;
-    use crate::ops::{CudaCaps, WgslCaps};
-    use crate::simd::Isa;
+    use onetrip_ir::formats::DType;
+    use onetrip_ir::simd::Isa;
+    use onetrip_ir::target::{CudaCaps, WgslCaps};
 
     fn sig(dtype: DType, layout: Layout) -> Sig {
-        Sig { role: crate::tensor::Role::Weight(layout), ..Sig::weight(64, 32, dtype) }
+        Sig { role: onetrip_ir::tensor::Role::Weight(layout), ..Sig::weight(64, 32, dtype) }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Probes: what is done around every dispatch of the one run loop, besides running it.
 
-use crate::device::Device;
-use crate::plan::Dispatch;
+use onetrip_ir::device::Device;
+use onetrip_ir::plan::Dispatch;
 
 /// Called around every dispatch while a plan is recorded.
 pub trait Probe {

@@ -2,15 +2,15 @@
 
 use half::f16;
 
-use crate::batch::StepBatch;
-use crate::formats::DType;
-use crate::fuse::Setting;
 use crate::graph::{Graph, Source};
 use crate::ops::matmul::Matmul;
 use crate::ops::{Meaning, Op};
 use crate::precision::{Rounding, rounding};
-use crate::simd::{Isa, Q8Rows, q8_row_bytes, simd};
-use crate::tensor::{Cache, Sig};
+use onetrip_ir::batch::StepBatch;
+use onetrip_ir::context::Setting;
+use onetrip_ir::formats::DType;
+use onetrip_ir::simd::{Isa, Q8Rows, q8_row_bytes, simd};
+use onetrip_ir::tensor::{Cache, Sig};
 
 /// A value of the reference: numbers, or a state by its index.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,21 +1,28 @@
 //! Every op's cases on a device against their meaning: fresh random inputs, poisoned outputs, guard bytes.
 
+use crate::compile::lower::lower;
 use std::sync::Arc;
 
-use crate::batch::{RopeSpec, SampleParams, SeqSpan, StepBatch};
-use crate::cpu_mem::AlignedBytes;
-use crate::device::{Device, DeviceError, WeightData};
-use crate::expr::Bind;
-use crate::formats::DType;
-use crate::formats::planes::{self, Planes};
-use crate::fuse::{Fuse, Setting};
+use crate::compile::layout::Layouts;
+use crate::fuse::Fuse;
 use crate::graph::{Graph, Source};
-use crate::ops::{Case, Compute, Op, RowClass, ShapeError, Site, Target};
-use crate::plan::{self, Layouts, Plan};
+use crate::lowering::Site;
+use crate::ops::{Case, Op};
 use crate::probe::Silent;
+use crate::record::record;
 use crate::reference::{RefState, RefTensor, eval_graph};
-use crate::run::record;
-use crate::tensor::{Layout, Role, Sig, tile_layout};
+use onetrip_ir::batch::{RopeSpec, SampleParams, SeqSpan, StepBatch};
+use onetrip_ir::context::Setting;
+use onetrip_ir::cpu::memory::AlignedBytes;
+use onetrip_ir::device::{Device, DeviceError, WeightData};
+use onetrip_ir::expr::Bind;
+use onetrip_ir::formats::DType;
+use onetrip_ir::formats::planes;
+use onetrip_ir::formats::planes::Planes;
+use onetrip_ir::plan::Plan;
+use onetrip_ir::target::{Compute, RowClass, Target};
+use onetrip_ir::tensor::ShapeError;
+use onetrip_ir::tensor::{Layout, Role, Sig, tile_layout};
 
 /// Positions in a page of the caches of cases: small, so that most cases cross pages.
 const PAGE_LEN: u32 = 32;
@@ -191,7 +198,7 @@ pub fn run_case(device: &mut dyn Device, op: &'static str, case: &Case, seed: u6
 /// The plan of a case on a target: what `run_case` runs, without a device.
 pub fn case_plan(case: &Case, target: Target) -> Result<Plan, ShapeError> {
     let (graph, setting) = case_graph(case, target)?;
-    plan::lower(graph, setting, &Fuse::None, &Layouts::new(), "test")
+    lower(graph, setting, &Fuse::None, &Layouts::new(), "test")
 }
 
 /// The op of a case as a graph, and what follows it; the inputs of both as weights and states in their order.
@@ -266,7 +273,7 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
     }
     if let Some(want) = case.cost {
         // Counted by hand for weights as they are stored.
-        let site = Site { ins: case.ins.clone(), ..setting.site(&graph, &graph.nodes[0].ins, &graph.nodes[0].outs) };
+        let site = Site { ins: case.ins.clone(), ..graph.site(&setting, &graph.nodes[0].ins, &graph.nodes[0].outs) };
         let cost = case.op.cost(&site);
         let have = (cost.read.eval(case.batch), cost.written.eval(case.batch), cost.flops.eval(case.batch));
         if have != want {
@@ -276,14 +283,14 @@ fn try_case(device: &mut dyn Device, case: &Case, seed: u64, result: &mut CaseRe
     let mut expected_states = states.clone();
     for node in &graph.nodes {
         let Op::Matmul(m) = &node.op else { continue };
-        let site = setting.site(&graph, &node.ins, &node.outs);
+        let site = graph.site(&setting, &node.ins, &node.outs);
         let weights = &site.ins[m.first_weight()..m.first_operand()];
         let most = weights.iter().map(|w| site.rounding(w).tolerance()).fold(0.0, f32::max);
         result.tolerance = result.tolerance.max(most);
     }
     let expected = eval_graph(&graph, &numbers, &setting, &batch, &mut expected_states);
     // Layouts are in the signatures already.
-    let plan = plan::lower(graph, setting, &Fuse::None, &Layouts::new(), device.name());
+    let plan = lower(graph, setting, &Fuse::None, &Layouts::new(), device.name());
     let plan = Arc::new(plan.map_err(|e| wrong(e.to_string()))?);
     result.kernels = plan.dispatches.iter().map(|d| d.kernel.clone()).collect();
     device.set_guards(true);

@@ -6,12 +6,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use onetrip_core::batch::StepBatch;
-use onetrip_core::cpu_mem::{ALIGN, AlignedBytes, Claims, CpuCall, Items, RawBuf};
-use onetrip_core::device::{Commit, Counts, Device, DeviceError, HandOver, HostTime, Recording, Ticket, WeightData};
-use onetrip_core::ops::{Code, Target};
-use onetrip_core::plan::{BufRef, Plan};
-use onetrip_core::simd::{Isa, Simd, simd};
+use onetrip_ir::batch::StepBatch;
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::cpu::items::Items;
+use onetrip_ir::cpu::memory::{ALIGN, AlignedBytes, Claims, RawBuf};
+use onetrip_ir::device::{Commit, Counts, Device, DeviceError, HandOver, HostTime, Recording, Ticket, WeightData};
+use onetrip_ir::kernel::Code;
+use onetrip_ir::plan::{BufRef, Plan};
+use onetrip_ir::simd::{Isa, Simd, simd};
+use onetrip_ir::target::Target;
 
 pub mod pool;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use onetrip_core::cpu_mem::Scratch;
+use onetrip_ir::cpu::scratch::Scratch;
 
 /// How long a worker spins for the next job before it sleeps.
 const SPIN: Duration = Duration::from_micros(300);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cudarc::driver::sys as cu;
-use onetrip_core::ops::CudaCaps;
+use onetrip_ir::target::CudaCaps;
 
 use crate::libs::Lib;
 

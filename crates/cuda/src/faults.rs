@@ -1,6 +1,6 @@
 //! What to say when the GPU refuses or fails.
 
-use onetrip_core::plan::Dispatch;
+use onetrip_ir::plan::Dispatch;
 
 use super::*;
 
@@ -57,7 +57,8 @@ fn memory_in_words(free: u64, all: u64) -> String {
 mod tests {
     #[test]
     fn a_kernel_that_cannot_be_had_is_placed_by_row_op_and_format() {
-        use onetrip_core::ops::{Op, Target};
+        use onetrip_core::ops::Op;
+        use onetrip_ir::target::Target;
         let (_, cases) = Op::all_cases().into_iter().find(|(name, _)| *name == "embed").expect("an op");
         let plan = onetrip_core::selftest::case_plan(&cases[0], Target::Cuda(Default::default())).expect("a plan");
         let said = super::place(3, &plan.dispatches[0]);

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-use onetrip_core::batch::StepBatch;
-use onetrip_core::device::{Commit, DeviceError};
-use onetrip_core::ops::{Code, Text};
-use onetrip_core::plan::Plan;
+use onetrip_ir::batch::StepBatch;
+use onetrip_ir::device::{Commit, DeviceError};
+use onetrip_ir::kernel::{Code, Text};
+use onetrip_ir::plan::Plan;
 
 use crate::CudaDevice;
 use crate::driver::{DriverError, Graph, Kernel, Kind, Shape};

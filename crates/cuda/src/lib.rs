@@ -8,12 +8,13 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use onetrip_core::batch::StepBatch;
-use onetrip_core::device::{
+use onetrip_ir::batch::StepBatch;
+use onetrip_ir::device::{
     Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData,
 };
-use onetrip_core::ops::{Code, CudaCaps, Target, Text};
-use onetrip_core::plan::{BufRef, Plan};
+use onetrip_ir::kernel::{Code, Text};
+use onetrip_ir::plan::{BufRef, Plan};
+use onetrip_ir::target::{CudaCaps, Target};
 
 pub mod driver;
 mod faults;
@@ -536,7 +537,7 @@ fn check_ropes(plan: &Plan, batch: &StepBatch) -> Result<(), DeviceError> {
     }
 }
 
-fn text_of(d: &onetrip_core::plan::Dispatch) -> Option<Arc<Text>> {
+fn text_of(d: &onetrip_ir::plan::Dispatch) -> Option<Arc<Text>> {
     match &d.code {
         Some(Code::Text(text)) => Some(text.clone()),
         _ => None,

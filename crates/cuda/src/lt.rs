@@ -9,8 +9,8 @@ use std::sync::Mutex;
 use cudarc::cublaslt::result::{self, CublasError};
 use cudarc::cublaslt::sys as lt;
 use cudarc::driver::sys::CUstream;
-use onetrip_core::formats::DType;
-use onetrip_core::ops::Gemm;
+use onetrip_ir::formats::DType;
+use onetrip_ir::kernel::Gemm;
 
 use crate::driver::{DriverError, Gpu, Kind, Memory};
 use crate::libs::{Lib, Missing};

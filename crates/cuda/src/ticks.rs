@@ -179,7 +179,7 @@ impl CudaDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onetrip_core::batch::SeqSpan;
+    use onetrip_ir::batch::SeqSpan;
 
     #[test]
     fn the_words_of_each_tick_begin_at_a_place_that_one_number_gives() {

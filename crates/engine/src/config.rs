@@ -3,8 +3,8 @@
 mod json;
 
 use crate::files::{FileError, Kind, MetadataAccess, ModelFile};
-use crate::rope::{RopeConfig, Scaling};
 use onetrip_core::ops::conv::MAX_TAPS;
+use onetrip_core::ops::rope::frequencies::{RopeConfig, Scaling};
 
 /// Upper limits: a number beyond them is damage, not a model.
 const MAX_LAYERS: usize = 4096;
@@ -119,7 +119,7 @@ impl Config {
         let shape = |what: String| ConfigError::Shape { file: file.name().into(), what };
         let known: Vec<&str> = crate::arch::PAGES.iter().map(|(name, _)| *name).collect();
         if !known.contains(&self.arch.as_str()) {
-            let (arch, known) = (crate::files::shown(&self.arch), known.join(", "));
+            let (arch, known) = (onetrip_ir::text::shown(&self.arch), known.join(", "));
             return Err(ConfigError::Arch { file: file.name().into(), arch, known });
         }
         // A key by its name in GGUF, or in `config.json`.
@@ -201,7 +201,7 @@ fn from_gguf(file: &ModelFile) -> Result<Config, ConfigError> {
     let opt_f32 = |name: &str| file.key(m.opt_f32(&key(name)));
     if !crate::arch::PAGES.iter().any(|(name, _)| *name == arch) {
         let known: Vec<&str> = crate::arch::PAGES.iter().map(|(name, _)| *name).collect();
-        let arch = crate::files::shown(&arch);
+        let arch = onetrip_ir::text::shown(&arch);
         return Err(ConfigError::Arch { file: file.name().into(), arch, known: known.join(", ") });
     }
     let heads = count("attention.head_count", MAX_WIDTH)?;
@@ -219,7 +219,7 @@ fn from_gguf(file: &ModelFile) -> Result<Config, ConfigError> {
             beta_slow: 1.0,
         },
         Some(other) => {
-            let what = format!("rope scaling `{}` is not known", crate::files::shown(other));
+            let what = format!("rope scaling `{}` is not known", onetrip_ir::text::shown(other));
             return Err(ConfigError::Shape { file: file.name().into(), what });
         }
     };

@@ -19,12 +19,12 @@ mod types;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
-use onetrip_core::formats::DType;
+use onetrip_ir::formats::DType;
 
-pub(crate) use error::shown;
 pub use error::{FileError, KeyError};
 pub use gguf_write::{GgufWriter, WriteError};
 pub use metadata::MetadataAccess;
+pub(crate) use onetrip_ir::text::shown;
 pub use summary::{MetadataRow, PartRow, Summary, TensorRow, TypeRow};
 pub use types::TensorType;
 
@@ -320,7 +320,7 @@ impl ModelFile {
             Err(FileError::tensor(file, &tensor.name, what, hint))
         };
         let Some(dtype) = tensor.kind.ggml.and_then(DType::from_ggml) else {
-            let what = format!("cannot compute with type {}", error::shown(&tensor.kind.name));
+            let what = format!("cannot compute with type {}", shown(&tensor.kind.name));
             return refuse(what, "convert the model to a type that is supported, such as F16, BF16 or Q8_0");
         };
         if tensor.elements() == 0 {

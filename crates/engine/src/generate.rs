@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use onetrip_core::batch::SampleParams;
+use onetrip_ir::batch::SampleParams;
 
 use crate::scheduler::Sampled;
 use crate::step::{Engine, StepError};

@@ -1,13 +1,17 @@
 //! A model before it runs: its file, shape, weights by name, and the plans of its page. Nothing is loaded yet.
 
+use onetrip_core::compile::layout::choose_layouts;
+use onetrip_core::compile::lower::lower_assuming;
 use std::path::Path;
 use std::sync::Arc;
 
-use onetrip_core::formats::DType;
-use onetrip_core::fuse::{Fuse, Setting};
-use onetrip_core::ops::{Compute, RowClass, Target};
-use onetrip_core::plan::{self, Layouts, Plan};
-use onetrip_core::tensor::Sig;
+use onetrip_core::compile::layout::Layouts;
+use onetrip_core::fuse::Fuse;
+use onetrip_ir::context::Setting;
+use onetrip_ir::formats::DType;
+use onetrip_ir::plan::Plan;
+use onetrip_ir::target::{Compute, RowClass, Target};
+use onetrip_ir::tensor::Sig;
 
 use crate::arch::PAGES;
 use crate::config::{Config, ConfigError};
@@ -95,7 +99,7 @@ impl Model {
         let weights = Weights::new(file.clone(), &config.arch, config.norm_plus_one, options.weights, options.target);
         let mut model = Model { file, config, options, weights, layouts: Layouts::new(), states: vec![] };
         let (graph, states) = model.graph(Want::LastLogits)?;
-        model.layouts = plan::choose_layouts(&graph, model.options.target, model.options.compute);
+        model.layouts = choose_layouts(&graph, model.options.target, model.options.compute);
         model.states = states;
         Ok(model)
     }
@@ -127,7 +131,7 @@ impl Model {
             compute: o.compute,
             target: o.target,
         };
-        let plan = plan::lower_assuming(graph, setting, fuse, &self.layouts, &o.device, assume);
+        let plan = lower_assuming(graph, setting, fuse, &self.layouts, &o.device, assume);
         plan.map_err(|e| ModelError::Plan(format!("{}: {e}", self.file.name())))
     }
 

@@ -1,13 +1,12 @@
 //! What a model page writes with: named parts, in the order of the paper.
 
-use onetrip_core::formats::DType;
 use onetrip_core::graph::{Graph, Source, ValueId};
+use onetrip_core::ops::OpDef;
 use onetrip_core::ops::attention::Attention;
 use onetrip_core::ops::cache_write::CacheWrite;
-use onetrip_core::ops::columns::Columns;
 use onetrip_core::ops::conv::Conv;
 use onetrip_core::ops::delta_net::{DeltaNet, Front};
-use onetrip_core::ops::elementwise::{Elementwise, Tree};
+use onetrip_core::ops::elementwise::Elementwise;
 use onetrip_core::ops::embed::Embed;
 use onetrip_core::ops::gather_rows::GatherRows;
 use onetrip_core::ops::l2_norm::L2Norm;
@@ -15,15 +14,18 @@ use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use onetrip_core::ops::rope::Rope;
 use onetrip_core::ops::sample::Sample;
-use onetrip_core::ops::{OpDef, ShapeError};
-use onetrip_core::tensor::{Cache, Sig};
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::ShapeError;
+use onetrip_ir::tensor::{Cache, Sig};
+use onetrip_ir::tree::Tree;
 
-pub use onetrip_core::ops::elementwise::Unary;
+pub use onetrip_ir::tree::Unary;
 
 use crate::config::{Config, Recurrent};
 use crate::files::FileError;
-use crate::rope::RopeConfig;
 use crate::weights::Weights;
+use onetrip_core::ops::rope::frequencies::RopeConfig;
 
 /// Why a graph could not be built.
 #[derive(Debug, thiserror::Error)]

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-pub use onetrip_core::cost::{Kind, Profile, ProfileError};
-use onetrip_core::device::HandOver;
+pub use onetrip_cost::{Kind, Profile, ProfileError};
+use onetrip_ir::device::HandOver;
 
 use crate::switch;
 

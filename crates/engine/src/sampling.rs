@@ -1,7 +1,7 @@
 //! How a model's makers recommend its tokens be chosen: `general.sampling.*` of GGUF, `generation_config.json` of
 //! Hugging Face (where it says `do_sample`). A model that recommends nothing is greedy.
 
-use onetrip_core::batch::SampleParams;
+use onetrip_ir::batch::SampleParams;
 use serde_json::Value as Json;
 
 use crate::files::{Kind, MetadataAccess, ModelFile};

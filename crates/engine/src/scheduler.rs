@@ -1,6 +1,6 @@
 //! Which tokens run next: sequences, their pages of the cache, and the ragged batch of the next step.
 
-use onetrip_core::batch::{FEED, SampleParams, SeqSpan, StepBatch};
+use onetrip_ir::batch::{FEED, SampleParams, SeqSpan, StepBatch};
 
 /// Positions in a page of the cache.
 pub const PAGE_LEN: usize = 256;

@@ -1,7 +1,7 @@
 //! Models without weights: `shape:qwen2.5-0.5b:f16` is the header that such a model's file would have. Plans, counts and
 //! predictions need no more. `shape:qwen3.5-9b@4:q4_0` has the first 4 layers only.
 
-use onetrip_core::formats::DType;
+use onetrip_ir::formats::DType;
 
 use crate::config::Recurrent;
 use crate::files::{FileError, Metadata, ModelFile, Value};
@@ -160,7 +160,7 @@ pub fn names() -> Vec<&'static str> {
 /// Matrices have the format, norms and biases are F32. An embedding table that is the head as well is Q8_0 where the
 /// format is of fewer bits, as in the files that there are of small models.
 pub fn open(name: &str) -> Result<ModelFile, ShapeError> {
-    let shown = |text: &str| crate::files::shown(text);
+    let shown = |text: &str| onetrip_ir::text::shown(text);
     let all = || names().join(", ");
     let Some((shape, format)) = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once(':')) else {
         // A right name without a format is the more common slip.

@@ -4,15 +4,15 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use onetrip_core::batch::{FEED, SampleParams, SeqSpan, StepBatch};
-use onetrip_core::device::{Device, DeviceError, HandOver, Recording, Ticket};
-use onetrip_core::expr::Bind;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::sample::NO_TOKEN;
-use onetrip_core::plan::Plan;
 use onetrip_core::probe::{Probe, Silent};
-use onetrip_core::run::record;
-use onetrip_core::tensor::Role;
+use onetrip_core::record::record;
+use onetrip_ir::batch::{FEED, SampleParams, SeqSpan, StepBatch};
+use onetrip_ir::device::{Device, DeviceError, HandOver, Recording, Ticket};
+use onetrip_ir::expr::Bind;
+use onetrip_ir::plan::Plan;
+use onetrip_ir::tensor::Role;
 
 use crate::model::{Model, ModelError, PlanKey};
 use crate::page::Want;
@@ -97,7 +97,7 @@ impl Engine {
             return Err(StepError::Input("a context of no tokens: give --context at least 1".into()));
         }
         let pages = Scheduler::pages(context, sequences) as u64;
-        let state_bytes = |s: &onetrip_core::tensor::Sig| {
+        let state_bytes = |s: &onetrip_ir::tensor::Sig| {
             if s.role == Role::Recurrent {
                 return Some((s.row_bytes() as u64).saturating_mul(sequences as u64));
             }

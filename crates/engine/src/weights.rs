@@ -5,13 +5,13 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memmap2::{Mmap, MmapMut};
-use onetrip_core::cpu_mem::ALIGN;
-use onetrip_core::device::{Device, DeviceError, WeightData};
-use onetrip_core::formats::DType;
-use onetrip_core::formats::planes::Planes;
-use onetrip_core::ops::Target;
-use onetrip_core::plan::Layouts;
-use onetrip_core::tensor::{Layout, Role, Sig, tile_layout};
+use onetrip_core::compile::layout::Layouts;
+use onetrip_ir::cpu::memory::ALIGN;
+use onetrip_ir::device::{Device, DeviceError, WeightData};
+use onetrip_ir::formats::DType;
+use onetrip_ir::formats::planes::Planes;
+use onetrip_ir::target::Target;
+use onetrip_ir::tensor::{Layout, Role, Sig, tile_layout};
 
 use crate::files::{FileError, Kind, ModelFile, TensorInfo};
 

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use onetrip_core::ops::WgslCaps;
+use onetrip_ir::target::WgslCaps;
 use wgpu::{Backends, Features, InstanceFlags, Limits};
 
 /// Largest binding: Vulkan's drivers take 2 GiB less four bytes.

@@ -1,6 +1,6 @@
 //! Time stamps of a run: queries, and the numbers that come back.
 
-use onetrip_core::device::DeviceError;
+use onetrip_ir::device::DeviceError;
 use wgpu::BufferUsages;
 
 use crate::memory::Memory;

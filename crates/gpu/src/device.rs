@@ -3,12 +3,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use onetrip_core::batch::StepBatch;
-use onetrip_core::device::{
+use onetrip_ir::batch::StepBatch;
+use onetrip_ir::device::{
     Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData, ZERO_WORDS,
 };
-use onetrip_core::ops::{Code, Target, WgslCaps};
-use onetrip_core::plan::{BufRef, Plan};
+use onetrip_ir::kernel::Code;
+use onetrip_ir::plan::{BufRef, Plan};
+use onetrip_ir::target::{Target, WgslCaps};
 use wgpu::{Buffer, BufferUsages, Features};
 
 use crate::adapter::{self, OpenError};

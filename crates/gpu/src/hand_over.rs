@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-use onetrip_core::device::{HandOver, HostTime, Ticket};
-use onetrip_core::expr::Bind;
-use onetrip_core::plan::Plan;
+use onetrip_ir::device::{HandOver, HostTime, Ticket};
+use onetrip_ir::expr::Bind;
+use onetrip_ir::plan::Plan;
 use wgpu::{BindGroup, Buffer};
 
 use crate::clocks::Clocks;

@@ -1,6 +1,6 @@
 //! Buffers: weights, states, slots, the words of the batch, the feed, and the ring of outputs.
 
-use onetrip_core::device::{DeviceError, WeightData};
+use onetrip_ir::device::{DeviceError, WeightData};
 use wgpu::{Buffer, BufferUsages};
 
 /// Sequences that the feed has room for.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use onetrip_core::ops::{Access, Text};
+use onetrip_ir::kernel::{Access, Text};
 
 /// A compiled kernel.
 pub struct Pipeline {

@@ -4,14 +4,17 @@
 use std::fmt::Write as _;
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::expr::Bind;
 use onetrip_core::fuse::{Fuse, RULES};
-use onetrip_core::ops::{CudaCaps, Target, WgslCaps};
-use onetrip_core::plan::{Plan, human};
-use onetrip_core::simd::Isa;
-use onetrip_engine::listing::{self, Listing};
 use onetrip_engine::model::{Model, ModelOptions};
 use onetrip_engine::shape;
+use onetrip_import as listing;
+use onetrip_import::Listing;
+use onetrip_import::ListingOptions;
+use onetrip_ir::expr::Bind;
+use onetrip_ir::plan::Plan;
+use onetrip_ir::plan::text::human;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::{CudaCaps, Target, WgslCaps};
 
 use crate::harness::Options;
 use crate::plans::{key, same};
@@ -53,6 +56,12 @@ pub(crate) fn options(device: &str) -> ModelOptions {
     ModelOptions { target, device: device.into(), ..Options::default().model() }
 }
 
+/// Options of a listing's plan for a device by its name.
+pub(crate) fn listing_options(device: &str) -> ListingOptions {
+    let ModelOptions { compute, target, device, .. } = options(device);
+    ListingOptions { compute, target, device }
+}
+
 /// The rules up to and including number `n`.
 fn first(n: usize) -> Fuse {
     Fuse::Some(RULES[..n].iter().map(|r| r.name.to_string()).collect())
@@ -60,7 +69,7 @@ fn first(n: usize) -> Fuse {
 
 /// The ladder of the listing: the plan without rules, then with one more each, then with our own `sample`.
 fn ladder(listing: &Listing, device: &str) -> Result<Vec<(&'static str, Plan)>, Failed> {
-    let o = options(device);
+    let o = listing_options(device);
     let mut rungs = vec![];
     for n in 0..=RULES.len() {
         let name = n.checked_sub(1).map_or("(no rule)", |i| RULES[i].name);

@@ -1,16 +1,16 @@
 //! Counted is run: what the device counts while it runs is what the plan's ledger says.
 
 use libtest_mimic::{Completion, Failed, Trial};
-use onetrip_core::device::{Commit, Counts, HandOver};
-use onetrip_core::expr::Bind;
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::{Target, WgslCaps};
 use onetrip_core::probe::{Probe, Silent, Stamps, dispatch_times};
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
+use onetrip_ir::device::{Commit, Counts, HandOver};
+use onetrip_ir::expr::Bind;
+use onetrip_ir::formats::DType;
+use onetrip_ir::target::{Target, WgslCaps};
 
 use crate::gpu::TINY;
 use crate::harness::{Options, load};
@@ -129,7 +129,7 @@ fn gpu_stamps(o: &Options) -> Result<(), Failed> {
     let key = PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 });
     for plain in [false, true] {
         let device = onetrip_gpu::GpuDevice::open(&onetrip_gpu::Options { plain, ..Default::default() })?;
-        let target = onetrip_core::device::Device::target(&device);
+        let target = onetrip_ir::device::Device::target(&device);
         let options = onetrip_engine::model::ModelOptions { target, ..o.model() };
         let model = onetrip_engine::model::Model::new(ModelFile::from_slice("small model", &file)?, options)?;
         let mut engine = Engine::load(model, Box::new(device), o.context, o.sequences, 1, &|_, _| {})?;

@@ -4,16 +4,18 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Completion, Failed, Trial};
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::{Code, Compute, CudaCaps, Op, RowClass, Target, Text};
-use onetrip_core::plan::Plan;
+use onetrip_core::ops::Op;
 use onetrip_core::selftest::case_plan;
 use onetrip_cuda::nvrtc::Compiler;
 use onetrip_cuda::{CudaDevice, Options};
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::{shape, switch};
+use onetrip_ir::formats::DType;
+use onetrip_ir::kernel::{Code, Text};
+use onetrip_ir::plan::Plan;
+use onetrip_ir::target::{Compute, CudaCaps, RowClass, Target};
 
 /// Compute capabilities that kernels are compiled for.
 const GENERATIONS: [u32; 3] = [80, 90, 100];

@@ -5,15 +5,16 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::cost::{Pricer, Profile};
-use onetrip_core::expr::Bind;
 use onetrip_core::fuse::{Fuse, RULES, Rule};
-use onetrip_core::plan::Plan;
+use onetrip_cost::{Pricer, Profile};
 use onetrip_engine::model::Model;
-use onetrip_engine::{listing, profiles, shape};
+use onetrip_engine::{profiles, shape};
+use onetrip_import as listing;
+use onetrip_ir::expr::Bind;
+use onetrip_ir::plan::Plan;
 use serde_json::Value;
 
-use crate::assumed::{LISTING, options};
+use crate::assumed::{LISTING, listing_options, options};
 use crate::plans::{key, published};
 
 /// The machine that predicts, and the measurements on it that are shown beside.
@@ -75,7 +76,7 @@ pub fn text() -> Result<String, Failed> {
     let profile = profiles::named(PROFILE)?;
     let measured = measured()?;
     let mut columns = columns()?;
-    let listed = listing::open(LISTING)?.plan(&options("cuda"), &Fuse::All, true, false)?;
+    let listed = listing::open(LISTING)?.plan(&listing_options("cuda"), &Fuse::All, true, false)?;
     let plans: Vec<Plan> =
         columns.iter_mut().map(|c| c.model.plan_with(key(BIND), &Fuse::All, false)).collect::<Result<_, _>>()?;
     let mut out = String::from(HEAD);

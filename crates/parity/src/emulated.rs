@@ -6,18 +6,20 @@ use std::path::Path;
 use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::batch::StepBatch;
-use onetrip_core::cpu_mem::AlignedBytes;
-use onetrip_core::cuda::MACHINE;
-use onetrip_core::device::{Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData};
-use onetrip_core::formats::DType;
-use onetrip_core::ops::{Access, Case, Code, Compute, CudaCaps, Gemm, Op, Target, Text};
-use onetrip_core::plan::{BufRef, Plan};
+use onetrip_core::codegen::cuda::MACHINE;
+use onetrip_core::ops::{Case, Op};
 use onetrip_core::selftest::case_plan;
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
+use onetrip_ir::batch::StepBatch;
+use onetrip_ir::cpu::memory::AlignedBytes;
+use onetrip_ir::device::{Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData};
+use onetrip_ir::formats::DType;
+use onetrip_ir::kernel::{Access, Code, Gemm, Text};
+use onetrip_ir::plan::{BufRef, Plan};
+use onetrip_ir::target::{Compute, CudaCaps, Target};
 
 use crate::harness::{CHUNK, Options, exceeds, forced, load, root_mean_square, sequences};
 

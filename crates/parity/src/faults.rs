@@ -3,13 +3,13 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libtest_mimic::{Completion, Failed, Trial};
-use onetrip_core::batch::SampleParams;
-use onetrip_core::formats::DType;
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::generate::{Limits, generate};
 use onetrip_engine::model::{Model, ModelError};
 use onetrip_engine::step::{Engine, StepError};
 use onetrip_gpu::GpuDevice;
+use onetrip_ir::batch::SampleParams;
+use onetrip_ir::formats::DType;
 
 use crate::gpu::TINY;
 use crate::harness::{Options, sequences};

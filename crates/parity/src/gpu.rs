@@ -5,15 +5,17 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Completion, Failed, Trial};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
-use onetrip_core::device::Device as _;
-use onetrip_core::ops::{Case, Code, Compute, Op, Target, Text, WgslCaps};
-use onetrip_core::plan::Plan;
+use onetrip_core::ops::{Case, Op};
 use onetrip_core::selftest::{Verdict, case_plan, on_target, run_case};
-use onetrip_core::tensor::Sig;
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
 use onetrip_gpu::GpuDevice;
+use onetrip_ir::device::Device as _;
+use onetrip_ir::kernel::{Code, Text};
+use onetrip_ir::plan::Plan;
+use onetrip_ir::target::{Compute, Target, WgslCaps};
+use onetrip_ir::tensor::Sig;
 
 use crate::harness::{Options, differences, exceeds, forced, load, sequences};
 

@@ -3,13 +3,8 @@
 use std::path::PathBuf;
 
 use libtest_mimic::Failed;
-use onetrip_core::batch::{SampleParams, StepBatch};
-use onetrip_core::device::Device;
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::{Compute, Target, WgslCaps};
 use onetrip_core::probe::Silent;
-use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
@@ -17,6 +12,11 @@ use onetrip_engine::page::Want;
 use onetrip_engine::scheduler::Sampled;
 use onetrip_engine::step::Engine;
 use onetrip_gpu::GpuDevice;
+use onetrip_ir::batch::{SampleParams, StepBatch};
+use onetrip_ir::device::Device;
+use onetrip_ir::formats::DType;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::{Compute, Target, WgslCaps};
 
 /// What may be chosen for a run.
 #[derive(Clone, Debug)]

@@ -54,7 +54,7 @@ fn one_run_loop() -> Result<(), Failed> {
             found.extend(std::iter::repeat_n((call, path.clone()), n));
         }
     }
-    let run = |path: &Path| path.ends_with("crates/core/src/run.rs");
+    let run = |path: &Path| path.ends_with("crates/core/src/record.rs");
     let wrong: Vec<String> = found
         .iter()
         .filter(|(_, path)| !run(path))

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::ops::{Compute, CudaCaps, Op, Target, Text, WgslCaps};
-use onetrip_core::simd::Isa;
+use onetrip_core::ops::Op;
+use onetrip_ir::kernel::Text;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::{Compute, CudaCaps, Target, WgslCaps};
 
 use crate::gpu::{lowered, texts_of, translated};
 

@@ -3,11 +3,11 @@
 use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::device::Device;
 use onetrip_core::ops::{Case, Op};
 use onetrip_core::selftest::{Verdict, run_case};
-use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
+use onetrip_ir::device::Device;
+use onetrip_ir::simd::Isa;
 
 /// One test per op and instruction set of this processor: all cases of the op, three seeds each.
 pub fn tests() -> Vec<Trial> {

@@ -1,12 +1,12 @@
 //! The model pages on small random models: against the papers' arithmetic, and against themselves in every way of running.
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::{Fuse, RULES};
-use onetrip_core::ops::Compute;
-use onetrip_core::simd::Isa;
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::step::{Engine, LOGIT_ROWS};
+use onetrip_ir::formats::DType;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::Compute;
 
 use crate::harness::{
     Answers, CHUNK, Options, difference, differences, exceeds, forced, load, only, root_mean_square, sequences,

@@ -6,15 +6,15 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Completion, Failed, Trial};
-use onetrip_core::expr::Bind;
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::RowClass;
-use onetrip_core::plan::Plan;
-use onetrip_core::simd::Isa;
 use onetrip_engine::files::{GgufWriter, ModelFile};
 use onetrip_engine::model::{Model, PlanKey};
 use onetrip_engine::page::Want;
+use onetrip_ir::expr::Bind;
+use onetrip_ir::formats::DType;
+use onetrip_ir::plan::Plan;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::RowClass;
 
 use crate::assumed;
 use crate::harness::{Options, models};

@@ -3,15 +3,15 @@
 use std::path::PathBuf;
 
 use libtest_mimic::{Completion, Failed, Trial};
-use onetrip_core::expr::Bind;
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::Fuse;
-use onetrip_core::ops::{Compute, Target};
-use onetrip_core::simd::Isa;
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::{shape, switch};
+use onetrip_ir::expr::Bind;
+use onetrip_ir::formats::DType;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::{Compute, Target};
 
 /// A shape, the file it stands for, the type that the file's matrices are converted to, and rows left out: of a file
 /// that has a head of its own where the model's is tied, the embedding table lies otherwise.

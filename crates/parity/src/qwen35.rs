@@ -5,15 +5,15 @@
 use std::collections::BTreeMap;
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::expr::Bind;
-use onetrip_core::formats::DType;
 use onetrip_core::fuse::{Fuse, RULES};
-use onetrip_core::ops::Compute;
-use onetrip_core::simd::Isa;
 use onetrip_engine::files::{GgufWriter, Metadata, ModelFile, Value};
 use onetrip_engine::model::{Model, PlanKey};
 use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
+use onetrip_ir::expr::Bind;
+use onetrip_ir::formats::DType;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::Compute;
 
 use crate::harness::{Answers, CHUNK, Options, differences, forced, load, only, root_mean_square, run, sequences};
 

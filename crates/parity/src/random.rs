@@ -3,27 +3,29 @@
 
 use std::sync::Arc;
 
-use onetrip_core::batch::{RopeSpec, StepBatch};
-use onetrip_core::device::WeightData;
-use onetrip_core::expr::Bind;
-use onetrip_core::formats::DType;
-use onetrip_core::fuse::Setting;
 use onetrip_core::graph::{Graph, Source, ValueId};
+use onetrip_core::ops::Op;
 use onetrip_core::ops::attention::Attention;
 use onetrip_core::ops::cache_write::CacheWrite;
 use onetrip_core::ops::conv::Conv;
 use onetrip_core::ops::delta_net::{DeltaNet, Front};
-use onetrip_core::ops::elementwise::{Elementwise, Tree, Unary};
+use onetrip_core::ops::elementwise::Elementwise;
 use onetrip_core::ops::embed::Embed;
 use onetrip_core::ops::gather_rows::GatherRows;
 use onetrip_core::ops::l2_norm::L2Norm;
 use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use onetrip_core::ops::rope::Rope;
-use onetrip_core::ops::{Compute, Op, RowClass, Target};
 use onetrip_core::reference::{RefState, RefTensor};
 use onetrip_core::selftest::{Rng, random_batch, random_weight};
-use onetrip_core::tensor::{Cache, Sig};
+use onetrip_ir::batch::{RopeSpec, StepBatch};
+use onetrip_ir::context::Setting;
+use onetrip_ir::device::WeightData;
+use onetrip_ir::expr::Bind;
+use onetrip_ir::formats::DType;
+use onetrip_ir::target::{Compute, RowClass, Target};
+use onetrip_ir::tensor::{Cache, Sig};
+use onetrip_ir::tree::{Tree, Unary};
 
 pub mod listed;
 

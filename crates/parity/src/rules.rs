@@ -1,19 +1,22 @@
 //! Every rule on random graphs: it changes neither the results nor the order of states, and never adds bytes.
 
+use onetrip_core::compile::lower::lower;
 use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::device::{Device, DeviceError};
-use onetrip_core::fuse::{Fuse, RULES, Setting, fuse, fuse_assuming};
+use onetrip_core::compile::layout::Layouts;
+use onetrip_core::fuse::{Fuse, RULES, fuse, fuse_assuming};
 use onetrip_core::graph::Graph;
-use onetrip_core::ops::{Compute, CudaCaps, RowClass, Target};
-use onetrip_core::plan::{self, Layouts, Plan};
 use onetrip_core::probe::Silent;
+use onetrip_core::record::record;
 use onetrip_core::reference::{RefState, RefTensor, eval_graph};
-use onetrip_core::run::record;
 use onetrip_core::selftest::Rng;
-use onetrip_core::simd::Isa;
 use onetrip_cpu::CpuDevice;
+use onetrip_ir::context::Setting;
+use onetrip_ir::device::{Device, DeviceError};
+use onetrip_ir::plan::Plan;
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::{Compute, CudaCaps, RowClass, Target};
 
 use crate::random::Case;
 use crate::random::listed::two_layers;
@@ -188,8 +191,7 @@ fn check(case: &Case, wanted: &Fuse, device: &mut CpuDevice) -> Result<Fired, St
     same("reference", &have, &want, REFERENCE)?;
     same_states("reference", &have_states, &want_states, REFERENCE)?;
 
-    let lower =
-        |wanted| plan::lower(case.graph.clone(), setting, wanted, &Layouts::new(), "cpu").map_err(|e| e.to_string());
+    let lower = |wanted| lower(case.graph.clone(), setting, wanted, &Layouts::new(), "cpu").map_err(|e| e.to_string());
     let (plain, fused) = (lower(&Fuse::None)?, lower(wanted)?);
     let bytes = |plan: &Plan| {
         let ledger = plan.ledger(case.batch.bind());
@@ -255,7 +257,7 @@ fn same_states(what: &str, have: &[RefState], want: &[RefState], tolerance: f32)
     };
     have.iter().zip(want).enumerate().try_for_each(|(i, (have, want))| {
         // A number between two f16 may round either way.
-        let tolerance = if want.dtype == onetrip_core::formats::DType::F32 { tolerance } else { 1e-3 };
+        let tolerance = if want.dtype == onetrip_ir::formats::DType::F32 { tolerance } else { 1e-3 };
         close(&format!("{what}, state {i}"), &numbers(have), &numbers(want), tolerance)
     })
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use libtest_mimic::Failed;
-use onetrip_core::formats::DType;
 use onetrip_core::selftest::Rng;
 use onetrip_engine::files::GgufWriter;
+use onetrip_ir::formats::DType;
 
 use crate::shape::{Shape, Tensor};
 

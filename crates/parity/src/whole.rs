@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 
 use libtest_mimic::{Completion, Failed, Trial};
-use onetrip_core::batch::SampleParams;
 use onetrip_core::fuse::{Fuse, RULES};
-use onetrip_core::ops::Compute;
 use onetrip_engine::files::{Kind, ModelFile};
 use onetrip_engine::generate::{Limits, generate};
 use onetrip_engine::step::{Engine, LOGIT_ROWS};
 use onetrip_engine::tokenizer::{Special, Tokenizer};
+use onetrip_ir::batch::SampleParams;
+use onetrip_ir::target::Compute;
 use serde_json::Value as Json;
 
 use crate::harness::{Answers, CHUNK, Options, best, differences, exceeds, forced, load, models, only, sequences};

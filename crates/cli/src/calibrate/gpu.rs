@@ -4,17 +4,17 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use onetrip_core::batch::StepBatch;
-use onetrip_core::cost::chains::Chain;
-use onetrip_core::cost::chains::layers::{Layers, layers};
-use onetrip_core::cost::chains::pairs::{Extent, FORMATS, Pair, pairs, tiny};
-use onetrip_core::cost::{Curve, Kind, Profile};
-use onetrip_core::device::{Device, DeviceError, Recording, WeightData};
-use onetrip_core::plan::Plan;
 use onetrip_core::probe::Silent;
-use onetrip_core::run::{prepare, record};
+use onetrip_core::record::{prepare, record};
+use onetrip_cost::calibrate::Chain;
+use onetrip_cost::calibrate::layers::{Layers, layers};
+use onetrip_cost::calibrate::pairs::{Extent, FORMATS, Pair, pairs, tiny};
+use onetrip_cost::{Curve, Kind, Profile};
 use onetrip_engine::profiles;
 use onetrip_engine::scheduler::PAGE_LEN;
+use onetrip_ir::batch::StepBatch;
+use onetrip_ir::device::{Device, DeviceError, Recording, WeightData};
+use onetrip_ir::plan::Plan;
 
 use super::{CalibrateArgs, Curves, slug, store};
 use crate::fail::Fail;
@@ -109,7 +109,7 @@ fn row(c: &Curve) -> Vec<String> {
 /// Fills the curves; gives the points that could not be measured.
 fn measure(
     gpu: &mut dyn Device,
-    formats: &[onetrip_core::formats::DType],
+    formats: &[onetrip_ir::formats::DType],
     extent: Extent,
     repeat: usize,
     curves: &mut Curves,

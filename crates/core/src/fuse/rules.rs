@@ -4,8 +4,9 @@
 //! device, and is refused where the device has no kernel for what it would make. How each finds its place stands in the
 //! files below `rules/`, by theme.
 
-use super::{Rewrite, Setting};
+use super::Rewrite;
 use crate::graph::Graph;
+use onetrip_ir::context::Setting;
 
 mod attention;
 mod delta;

@@ -4,7 +4,7 @@
 use onetrip_core::graph::ValueId;
 
 use crate::page::{Page, PageError, Unary};
-use crate::rope::{RopeConfig, Scaling};
+use onetrip_core::ops::rope::frequencies::{RopeConfig, Scaling};
 
 /// Writes the model; gives the logits.
 pub fn write(p: &mut Page) -> Result<ValueId, PageError> {

@@ -3,8 +3,9 @@
 use serde_json::Value as Json;
 
 use super::{Config, ConfigError, MAX_CONTEXT, MAX_LAYERS, MAX_WIDTH};
-use crate::files::{FileError, ModelFile, shown};
-use crate::rope::{RopeConfig, Scaling};
+use crate::files::{FileError, ModelFile};
+use onetrip_core::ops::rope::frequencies::{RopeConfig, Scaling};
+use onetrip_ir::text::shown;
 
 /// An object of the configuration, with the place to name in errors.
 struct Part<'a> {

@@ -1,7 +1,8 @@
 //! What can be wrong with a model file. Every message is one line: the file, the place, what to do.
 
-use std::fmt::Write as _;
 use std::path::Path;
+
+use onetrip_ir::text::{shorten, shown};
 
 /// Why a model file was refused. `Display` is one line; names from the file are escaped and shortened, so a
 /// hostile name cannot break a terminal or a log.
@@ -123,30 +124,7 @@ impl FileError {
     }
 }
 
-/// Text from a file, made fit for one line of an error: escaped, and at most 80 characters long.
-pub(crate) fn shown(text: &str) -> String {
-    shorten(text, 80)
-}
-
 /// A path, made fit for one line.
 pub(super) fn shown_path(path: &Path) -> String {
     shorten(&path.to_string_lossy(), 4096)
-}
-
-/// Escapes control characters (not quotes, not letters of other scripts) and cuts after `limit` characters.
-pub(super) fn shorten(text: &str, limit: usize) -> String {
-    let mut out = String::new();
-    for (n, c) in text.chars().enumerate() {
-        if n == limit {
-            out.push('…');
-            break;
-        }
-        if c.is_control() || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') {
-            // Writing to a String cannot fail.
-            let _ = write!(out, "{}", c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }

@@ -1,12 +1,13 @@
 //! A Hugging Face folder: which files belong to the model, and its JSON configurations.
 
+use onetrip_ir::text::{shorten, shown};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value as Json;
 
-use super::error::{FileError, shorten, shown, shown_path};
+use super::error::{FileError, shown_path};
 use super::{Metadata, Value};
 
 /// Largest JSON file that is read into memory (an index of a very large model has about 10 MB).

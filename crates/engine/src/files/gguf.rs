@@ -11,9 +11,10 @@
 //! - Offsets must be multiples of the alignment, and tensors must not overlap; gaps between them are allowed.
 //! - The padding after the last tensor may be missing.
 
+use onetrip_ir::text::shown;
 use std::collections::HashSet;
 
-use super::error::{FileError, KeyError, shown};
+use super::error::{FileError, KeyError};
 use super::types::TensorType;
 use super::{Metadata, TensorInfo, Value};
 

@@ -1,9 +1,9 @@
 //! Writes GGUF version 3.
 
+use onetrip_ir::text::shown;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use super::error::shown;
 use super::types::TensorType;
 use super::{Metadata, Value};
 

@@ -7,6 +7,7 @@
 //! The `safetensors` crate is not used for reading: it keeps the last of two equal names, refuses a whole file for
 //! one unknown dtype, and adds the end of the data to the header's length unchecked.
 
+use onetrip_ir::text::shown;
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
@@ -14,7 +15,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
 use super::TensorInfo;
-use super::error::{FileError, shown};
+use super::error::FileError;
 use super::gguf::check_overlap;
 use super::types::TensorType;
 

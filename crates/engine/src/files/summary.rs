@@ -103,7 +103,7 @@ impl ModelFile {
                 .metadata()
                 .iter()
                 .map(|(key, value)| MetadataRow {
-                    key: super::error::shorten(key, TEXT),
+                    key: onetrip_ir::text::shorten(key, TEXT),
                     kind: value.type_name(),
                     value: value.brief(TEXT),
                 })
@@ -111,9 +111,9 @@ impl ModelFile {
             tensors: self
                 .tensors()
                 .map(|t| TensorRow {
-                    name: super::error::shorten(&t.name, TEXT),
+                    name: onetrip_ir::text::shorten(&t.name, TEXT),
                     dims: t.dims.clone(),
-                    kind: super::error::shorten(&t.kind.name, TEXT),
+                    kind: onetrip_ir::text::shorten(&t.kind.name, TEXT),
                     bytes: t.bytes as u64,
                     part: t.part,
                 })

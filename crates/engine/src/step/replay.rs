@@ -1,7 +1,7 @@
 //! Running one recorded step again and again from the same states: whatever differs in a bit depends on time.
 
-use onetrip_core::expr::Bind;
-use onetrip_core::tensor::Role;
+use onetrip_ir::expr::Bind;
+use onetrip_ir::tensor::Role;
 
 use super::{Engine, StepError};
 use crate::model::PlanKey;

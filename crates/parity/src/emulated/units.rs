@@ -10,9 +10,9 @@ use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use libloading::Library;
-use onetrip_core::cuda::{MACHINE, TENSOR};
-use onetrip_core::ops::{Code, Text};
-use onetrip_core::plan::Plan;
+use onetrip_core::codegen::cuda::{MACHINE, TENSOR};
+use onetrip_ir::kernel::{Code, Text};
+use onetrip_ir::plan::Plan;
 
 /// Bytes of a thread's stack: some cache lines over a multiple of a page, or all threads would meet in a few sets of the
 /// cache.

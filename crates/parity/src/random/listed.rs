@@ -1,19 +1,20 @@
 //! Layers as another engine lists them: states are read as rows and written back, a window is put together, norms read
 //! parts of a joint row, and ops on values without rows stand in between.
 
-use onetrip_core::expr::Expr;
-use onetrip_core::formats::DType;
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::conv::Conv;
 use onetrip_core::ops::copy::Copy;
 use onetrip_core::ops::delta_net::{DeltaNet, Front};
-use onetrip_core::ops::elementwise::{Elementwise, Unary};
+use onetrip_core::ops::elementwise::Elementwise;
 use onetrip_core::ops::l2_norm::L2Norm;
 use onetrip_core::ops::state_read::StateRead;
 use onetrip_core::ops::state_write::StateWrite;
 use onetrip_core::ops::window::Window;
 use onetrip_core::selftest::Rng;
-use onetrip_core::tensor::Sig;
+use onetrip_ir::expr::Expr;
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::Sig;
+use onetrip_ir::tree::Unary;
 
 use super::{Shape, Writer};
 

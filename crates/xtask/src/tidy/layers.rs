@@ -3,22 +3,35 @@
 use super::source::{line_of, words};
 use super::{Report, Source};
 
-/// The crates that core may depend on. None does I/O, starts threads or knows a GPU; a new one has to be looked at for
-/// that before it is added here.
+/// The crates from elsewhere that the compiler (`ir`, `core`) may depend on. None does I/O, starts threads or knows a GPU; a
+/// new one has to be looked at for that before it is added here.
 const CORE_DEPENDENCIES: [&str; 9] =
     ["bitflags", "bytemuck", "half", "indexmap", "libm", "serde", "serde_json", "smallvec", "thiserror"];
+
+/// The storeys of the house: each crate with those of the workspace that it may depend on. An arrow never points upwards:
+/// a crate stands below everything that it may not be named by. Devices see the launch IR and no op.
+const STOREYS: [(&str, &[&str]); 11] = [
+    ("ir", &[]),
+    ("core", &["ir"]),
+    ("cost", &["ir", "core"]),
+    ("import", &["ir", "core"]),
+    ("device-common", &["ir"]),
+    ("cpu", &["ir", "device-common"]),
+    ("cuda", &["ir", "device-common"]),
+    ("gpu", &["ir", "device-common"]),
+    ("devices", &["ir", "core", "cost", "device-common", "cpu", "cuda", "gpu"]),
+    ("engine", &["ir", "core", "cost"]),
+    ("cli", &["ir", "core", "cost", "import", "cpu", "cuda", "gpu", "devices", "engine"]),
+];
+
+/// Crates that are no part of the product: they may depend on everything, and nothing of the product on them.
+const TOOLS: [&str; 2] = ["parity", "xtask"];
 
 /// Parts of the standard library that do I/O or start threads.
 const CORE_FORBIDDEN: [&str; 4] = ["fs", "net", "process", "thread"];
 
 /// Words that tie a page of a model to a device.
 const BACKEND_WORDS: [&str; 9] = ["cpu", "cuda", "gpu", "metal", "neon", "simd", "vulkan", "wgpu", "wgsl"];
-
-/// The devices: they know no op.
-const DEVICES: [&str; 3] = ["crates/cpu/src/", "crates/cuda/src/", "crates/gpu/src/"];
-
-/// What of core's module of ops a device may name: how a kernel is handed over. No op is among it.
-const HANDED_OVER: [&str; 7] = ["Access", "Code", "CudaCaps", "Gemm", "Target", "Text", "WgslCaps"];
 
 /// Where unsafe code may live: devices, instruction sets, the shared view of buffers that CPU kernels write through, and
 /// the readers of mapped files; in tests the device that runs CUDA kernels without a GPU. Each is a folder or one file
@@ -27,8 +40,8 @@ const UNSAFE_PLACES: [&str; 7] = [
     "crates/cpu",
     "crates/cuda",
     "crates/gpu",
-    "crates/core/src/simd",
-    "crates/core/src/cpu_mem",
+    "crates/ir/src/simd",
+    "crates/ir/src/cpu",
     "crates/engine/src/files",
     "crates/parity/src/emulated",
 ];
@@ -44,11 +57,8 @@ pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
         return;
     }
     let code = source.product_code();
-    if path.starts_with("crates/core/src/") {
+    if ["crates/ir/src/", "crates/core/src/"].iter().any(|compiler| path.starts_with(compiler)) {
         core_does_no_io(path, &code, report);
-    }
-    if DEVICES.iter().any(|device| path.starts_with(device)) {
-        devices_know_no_op(path, &code, report);
     }
     if path.starts_with("crates/engine/src/") {
         engine_names_no_kernel(path, &code, report);
@@ -74,16 +84,6 @@ fn core_does_no_io(path: &str, code: &str, report: &mut Report) {
                     format!("core does no I/O and starts no thread: `std::{module}` belongs to another crate");
                 report.add("core", path, line_of(code, at), message);
             }
-        }
-    }
-}
-
-fn devices_know_no_op(path: &str, code: &str, report: &mut Report) {
-    for at in words(code, "ops") {
-        let Some(rest) = code[at + "ops".len()..].trim_start().strip_prefix("::") else { continue };
-        for name in use_heads(rest.trim_start()).into_iter().filter(|name| !HANDED_OVER.contains(name)) {
-            let message = format!("devices know no op, but this names `ops::{name}`: move it to core");
-            report.add("device", path, line_of(code, at), message);
         }
     }
 }
@@ -186,29 +186,49 @@ fn has_reason(source: &Source, line: usize) -> bool {
     (first..=here).any(states)
 }
 
-/// Core's manifest: no dependency outside the list (those of its tests are free).
-pub(super) fn check_core_manifest(path: &str, text: &str, report: &mut Report) {
+/// A manifest: crates of the workspace are depended on downwards only ([`STOREYS`]), and those of the compiler depend on
+/// nothing from elsewhere that is not in [`CORE_DEPENDENCIES`]. What only tests need is free.
+pub(super) fn check_manifest(path: &str, text: &str, report: &mut Report) {
+    let Some(krate) = path.strip_prefix("crates/").and_then(|rest| rest.strip_suffix("/Cargo.toml")) else { return };
+    if TOOLS.contains(&krate) {
+        return;
+    }
+    if !STOREYS.iter().any(|(name, _)| *name == krate) {
+        report.add("storey", path, 1, format!("`{krate}` has no place in the storeys of tidy/layers.rs"));
+    }
     let mut section = String::new();
     for (n, line) in text.lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();
         if let Some(header) = line.strip_prefix('[').and_then(|l| l.strip_suffix(']')) {
             section = header.trim().to_owned();
             if let Some((kind, name)) = section.rsplit_once('.') {
-                dependency(path, n + 1, kind, name, report);
+                dependency((path, n + 1), krate, kind, name, report);
             }
         } else if let Some(end) = line.find(['=', '.']) {
-            dependency(path, n + 1, &section, line[..end].trim(), report);
+            dependency((path, n + 1), krate, &section, line[..end].trim(), report);
         }
     }
 }
 
-fn dependency(path: &str, line: usize, section: &str, name: &str, report: &mut Report) {
+fn dependency((path, line): (&str, usize), krate: &str, section: &str, name: &str, report: &mut Report) {
     let last = section.rsplit('.').next().unwrap_or_default();
     let name = name.trim_matches('"');
-    if matches!(last, "dependencies" | "build-dependencies") && !CORE_DEPENDENCIES.contains(&name) {
-        let message =
-            format!("core must not depend on `{name}`: it does no I/O, starts no thread and knows no GPU crate");
-        report.add("core", path, line, message);
+    if !matches!(last, "dependencies" | "build-dependencies") {
+        return;
+    }
+    let allowed = STOREYS.iter().find(|(storey, _)| *storey == krate).map_or(&[][..], |(_, below)| below);
+    match name.strip_prefix("onetrip-") {
+        Some(other) if !allowed.contains(&other) => {
+            let message = format!("`{krate}` must not depend on `{other}`: it may on {}", allowed.join(", "));
+            report.add("storey", path, line, message);
+        }
+        None if matches!(krate, "ir" | "core") && !CORE_DEPENDENCIES.contains(&name) => {
+            let message = format!(
+                "{krate} must not depend on `{name}`: the compiler does no I/O, starts no thread and knows no GPU crate"
+            );
+            report.add("core", path, line, message);
+        }
+        _ => {}
     }
 }
 
@@ -247,15 +267,30 @@ mod tests {
     }
 
     #[test]
-    fn devices_know_no_op() {
-        for place in ["crates/cpu/src/a.rs", "crates/cuda/src/a/b.rs", "crates/gpu/src/lib.rs"] {
-            for code in ["use onetrip_core::ops::matmul;", "use a::ops::{Code, rope::Rope};", "ops::Op::ALL", "ops::*"]
-            {
-                assert_eq!(found(place, code), ["device"], "{place}: {code}");
-            }
+    fn a_crate_depends_on_those_below_it_only() {
+        for (krate, dep) in
+            [("cpu", "core"), ("cuda", "engine"), ("ir", "core"), ("core", "cost"), ("engine", "devices")]
+        {
+            let text = format!("[dependencies]\nonetrip-{dep}.workspace = true");
+            assert_eq!(found(&format!("crates/{krate}/Cargo.toml"), &text), ["storey"], "{krate} {dep}");
+            let text = format!("[dev-dependencies]\nonetrip-{dep}.workspace = true");
+            assert!(found(&format!("crates/{krate}/Cargo.toml"), &text).is_empty(), "{krate} {dep}");
         }
-        assert!(found("crates/cpu/src/a.rs", "// ops::matmul\nuse c::ops::{Code, Target}; ops.len();").is_empty());
-        assert!(found("crates/engine/src/a.rs", "use onetrip_core::ops::matmul;").is_empty());
+        assert_eq!(
+            found("crates/cli/Cargo.toml", "[dependencies]\nonetrip-parity = { path = \"../parity\" }"),
+            ["storey"]
+        );
+        assert_eq!(found("crates/attic/Cargo.toml", "[package]"), ["storey"]);
+        assert!(found("crates/cpu/Cargo.toml", "[dependencies]\nonetrip-ir.workspace = true").is_empty());
+        assert!(found("crates/parity/Cargo.toml", "[dependencies]\nonetrip-cli.workspace = true").is_empty());
+    }
+
+    #[test]
+    fn storeys_are_listed_from_below() {
+        for (i, (krate, below)) in super::STOREYS.iter().enumerate() {
+            let known = |name: &&str| super::STOREYS[..i].iter().any(|(lower, _)| lower == name);
+            assert!(below.iter().all(|name| known(&name)), "{krate} names a crate that is not below it");
+        }
     }
 
     #[test]
@@ -280,13 +315,13 @@ mod tests {
     #[test]
     fn unsafe_code_has_its_places() {
         let code = "// SAFETY: the range was checked above\nunsafe { f() }";
-        for place in ["crates/core/src/run.rs", "crates/engine/src/filesystem.rs", "crates/core/src/simdish/a.rs"] {
+        for place in ["crates/core/src/run.rs", "crates/engine/src/filesystem.rs", "crates/ir/src/simdish/a.rs"] {
             assert_eq!(found(place, code), ["unsafe"], "{place}");
         }
         for place in [
             "crates/cpu/src/pool.rs",
-            "crates/core/src/simd/avx.rs",
-            "crates/core/src/cpu_mem.rs",
+            "crates/ir/src/simd/avx.rs",
+            "crates/ir/src/cpu/call.rs",
             "crates/engine/src/files/map.rs",
         ] {
             assert!(found(place, code).is_empty(), "{place}");

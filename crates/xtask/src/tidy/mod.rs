@@ -55,8 +55,8 @@ pub fn check_tree(tree: &Tree) -> Vec<Finding> {
             text::check_rust(&file.path, source, &mut report);
             layers::check_rust(&file.path, source, &mut report);
         }
-        if file.path == "crates/core/Cargo.toml" {
-            layers::check_core_manifest(&file.path, &file.text, &mut report);
+        if file.path.ends_with("/Cargo.toml") {
+            layers::check_manifest(&file.path, &file.text, &mut report);
         }
     }
     text::check_docs_linked(tree, &mut report);

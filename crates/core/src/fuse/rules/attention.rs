@@ -2,13 +2,14 @@
 
 use super::find::{is_mul, is_unary, make, only_reader, other_operand, sole_producer};
 use super::norms::weighted;
-use crate::fuse::{Rewrite, Setting};
+use crate::fuse::Rewrite;
 use crate::graph::{Graph, ValueId};
 use crate::ops::Op;
 use crate::ops::attention::{Attention, Gate};
 use crate::ops::cache_write::CacheWrite;
-use crate::ops::elementwise::Unary;
 use crate::ops::rope::Rope;
+use onetrip_ir::context::Setting;
+use onetrip_ir::tree::Unary;
 
 pub fn norm_rope(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];

@@ -1,17 +1,18 @@
 //! Rules about the gated delta net and the convolution before it.
 
 use super::find::{is_unary, make, name_of, sole_producer};
-use crate::fuse::{Rewrite, Setting};
+use crate::fuse::Rewrite;
 use crate::graph::{Graph, Node, Source, Value};
 use crate::ops::Op;
 use crate::ops::conv::Conv;
 use crate::ops::delta_net::{DeltaNet, Front};
-use crate::ops::elementwise::Unary;
 use crate::ops::l2_norm::L2Norm;
 use crate::ops::rms_norm::{RmsNorm, With};
 use crate::ops::state_write::StateWrite;
 use crate::ops::window::Window;
-use crate::tensor::Sig;
+use onetrip_ir::context::Setting;
+use onetrip_ir::tensor::Sig;
+use onetrip_ir::tree::Unary;
 
 pub fn states_in_place(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];

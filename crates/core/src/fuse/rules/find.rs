@@ -3,7 +3,8 @@
 use crate::fuse::{Rewrite, joined_name};
 use crate::graph::{Graph, Node, ValueId};
 use crate::ops::Op;
-use crate::ops::elementwise::{Elementwise, Unary};
+use crate::ops::elementwise::Elementwise;
+use onetrip_ir::tree::Unary;
 
 /// One op in the place of some nodes, with their names joined.
 pub fn make(

@@ -2,12 +2,14 @@
 
 use super::find::{is_add, is_mul, is_unary, make, only_reader, other_operand};
 use super::norms::weighted;
-use crate::fuse::{Rewrite, Setting, is_weight_row, joined_name, split_name};
+use crate::fuse::{Rewrite, is_weight_row, joined_name, split_name};
 use crate::graph::{Graph, Node, ValueId};
 use crate::ops::Op;
-use crate::ops::elementwise::{Elementwise, Tree, Unary};
+use crate::ops::elementwise::Elementwise;
 use crate::ops::matmul::Matmul;
 use crate::ops::rms_norm::{RmsNorm, With};
+use onetrip_ir::context::Setting;
+use onetrip_ir::tree::{Tree, Unary};
 
 /// Puts the elementwise reader of a matmul's only output into its epilogue, where `wanted` allows the operand.
 fn into_epilogue(g: &Graph, at: usize, wanted: fn(&Graph, ValueId) -> bool) -> Option<Rewrite> {

@@ -1,17 +1,19 @@
 //! Rules about what moves numbers and computes none.
 
 use super::find::{make, only_reader};
-use crate::fuse::{Rewrite, Setting};
+use crate::fuse::Rewrite;
 use crate::graph::Graph;
 use crate::ops::Op;
-use crate::ops::columns::Columns;
 use crate::ops::delta_net::{DeltaNet, Front};
-use crate::ops::elementwise::{Elementwise, Tree};
+use crate::ops::elementwise::Elementwise;
 use crate::ops::embed::Embed;
 use crate::ops::gather_rows::GatherRows;
 use crate::ops::l2_norm::L2Norm;
 use crate::ops::rms_norm::{RmsNorm, With};
 use crate::ops::rope::Rope;
+use onetrip_ir::context::Setting;
+use onetrip_ir::tensor::Columns;
+use onetrip_ir::tree::Tree;
 
 pub fn empty_nodes(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     // A chain of them goes from its end.

@@ -1,11 +1,12 @@
 //! Rules about norms of rows.
 
 use super::find::{is_add, is_mul, is_unary, make, only_reader, other_operand, sole_producer};
-use crate::fuse::{Rewrite, Setting, is_weight_row};
+use crate::fuse::{Rewrite, is_weight_row};
 use crate::graph::{Graph, Node};
 use crate::ops::Op;
-use crate::ops::elementwise::Unary;
 use crate::ops::rms_norm::{RmsNorm, With};
+use onetrip_ir::context::Setting;
+use onetrip_ir::tree::Unary;
 
 /// The node is a weighted norm of whole rows or columns, and nothing else.
 pub fn weighted(node: &Node) -> Option<&RmsNorm> {

@@ -9,7 +9,9 @@
 use super::*;
 use crate::ops::cache_write::slot_bytes;
 use crate::reference::encode_row;
-use crate::simd::{FloatKind, Mix};
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::cpu::scratch::Scratch;
+use onetrip_ir::simd::{FloatKind, Mix};
 
 /// Queries of a block item.
 const QUERIES: usize = 16;

@@ -8,9 +8,9 @@
 //!   cores and the shared memory for it, else `blocks`.
 
 use super::*;
-use crate::cuda::{HALF, HEADS, TENSOR, Unit, cache_type, caps};
-use crate::device::ZERO_WORDS;
+use crate::codegen::cuda::{HALF, HEADS, TENSOR, Unit, cache_type, caps};
 use crate::ops::rope::cuda::set_rope;
+use onetrip_ir::device::ZERO_WORDS;
 
 /// Query heads of a block at most: they share keys, and each takes registers.
 const HEADS_PER_BLOCK: usize = 8;

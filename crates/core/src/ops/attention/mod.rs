@@ -11,14 +11,15 @@
 //! Source of the streaming form: FlashAttention, alg. 1.
 
 use super::*;
-use crate::formats::DType;
 use crate::ops::cache_write::{CacheWrite, cache_row};
-use crate::ops::columns::Columns;
-use crate::ops::elementwise::{Elementwise, Unary};
+use crate::ops::elementwise::Elementwise;
 use crate::ops::matmul::Matmul;
 use crate::ops::rope::Rope;
 use crate::reference::{Part, Parts};
-use crate::tensor::Cache;
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::Cache;
+use onetrip_ir::tensor::Columns;
+use onetrip_ir::tree::Unary;
 
 mod cpu;
 mod cuda;

@@ -10,10 +10,10 @@
 //! it is a step of its own before.
 
 use super::*;
-use crate::device::ZERO_WORDS;
+use crate::codegen::wgsl::{Wgsl, caps, lanes};
 use crate::ops::cache_write::wgsl::{cache, gap, own};
 use crate::ops::rope::wgsl::head;
-use crate::wgsl::{Wgsl, caps, lanes};
+use onetrip_ir::device::ZERO_WORDS;
 
 mod tiles;
 

@@ -1,7 +1,7 @@
 //! Writing the cache in CUDA: a warp per row and head.
 
 use super::*;
-use crate::cuda::{HEADS, Unit, cache_type, groups};
+use crate::codegen::cuda::{HEADS, Unit, cache_type, groups};
 use crate::ops::rope::cuda::set_rope;
 
 pub(super) fn lower(op: &CacheWrite, site: &Site) -> Lowering {

@@ -5,13 +5,18 @@
 //! value cache → key cache, value cache. Numbers are rounded to the cache's type.
 
 use super::*;
-use crate::formats::DType;
 use crate::ops::rope::Rope;
 use crate::reference::{Part, Parts, encode_row};
-use crate::tensor::Cache;
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::cpu::scratch::Scratch;
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::Cache;
 
 mod cuda;
 pub(crate) mod wgsl;
+
+/// Formats in which a cache can be kept.
+pub const CACHE_TYPES: &[DType] = &[DType::F16, DType::F32, DType::Q8_0];
 
 /// The op.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,8 +1,8 @@
 //! Caches in WGSL: writing them, and reading them inside other kernels.
 
 use super::*;
+use crate::codegen::wgsl::{Wgsl, caps};
 use crate::ops::rope::wgsl::head;
-use crate::wgsl::{Wgsl, caps};
 
 /// Why a cache has no kernels; none where it has some.
 pub(crate) fn gap(cache: &Sig) -> Option<&'static str> {

@@ -1,7 +1,7 @@
 //! Columns in CUDA: a number a thread.
 
 use super::*;
-use crate::cuda::{Unit, groups};
+use crate::codegen::cuda::{Unit, groups};
 
 pub(super) fn lower(op: &Columns, site: &Site) -> Lowering {
     let out = &site.outs[0];

@@ -3,47 +3,15 @@
 //! Splits a joint projection: q, k and v out of one row, or every head's query out of `[query, gate]` pairs.
 //! Input `[rows, groups·group]`, output `[rows, groups·len]`.
 
+use onetrip_ir::tensor::Columns;
+
 use super::*;
-use crate::wgsl::Wgsl;
+use crate::codegen::wgsl::Wgsl;
 
 mod cuda;
 
-/// The op.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Columns {
-    /// Numbers in a group.
-    pub group: usize,
-    /// First number taken of each group.
-    pub start: usize,
-    /// Numbers taken of each group.
-    pub len: usize,
-}
-
-impl Columns {
-    /// Where number `i` of a row of these columns stands in the whole row.
-    pub(crate) fn at(&self, i: usize) -> usize {
-        i / self.len * self.group + self.start + i % self.len
-    }
-
-    /// What an op sees of `x` that reads these columns in place, without a copy of them, or else the whole row. Runs of
-    /// `dim` numbers must stay adjacent.
-    pub(crate) fn seen(part: &Option<Columns>, x: &Sig, dim: usize) -> Result<Sig, ShapeError> {
-        let Some(part) = part else { return Ok(x.clone()) };
-        if dim == 0 || !part.len.is_multiple_of(dim) {
-            let why = format!("groups of {dim} do not lie whole in columns of {}", part.len);
-            return Err(ShapeError { op: Self::NAME, why });
-        }
-        Ok(part.shape(std::slice::from_ref(x))?.swap_remove(0))
-    }
-
-    /// Place of number `i` in the row that an op reads in whole or in part.
-    pub(crate) fn place(part: &Option<Columns>, i: usize) -> usize {
-        part.as_ref().map_or(i, |part| part.at(i))
-    }
-}
-
 impl OpDef for Columns {
-    const NAME: &'static str = "columns";
+    const NAME: &'static str = Columns::OP;
 
     fn ggml(&self) -> &'static str {
         "CONT"
@@ -51,13 +19,7 @@ impl OpDef for Columns {
 
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
         want_inputs(Self::NAME, ins, 1)?;
-        let inside = self.start.checked_add(self.len).is_some_and(|end| end <= self.group);
-        if self.len == 0 || !inside || !ins[0].width.is_multiple_of(self.group) {
-            let Columns { group, start, len } = self;
-            let why = format!("{len} columns from {start} of each {group} of a width of {}", ins[0].width);
-            return Err(ShapeError { op: Self::NAME, why });
-        }
-        Ok(vec![Sig::slot(ins[0].rows.clone(), ins[0].width / self.group * self.len)])
+        Ok(vec![self.of(&ins[0])?])
     }
 
     fn meaning(&self) -> Meaning {

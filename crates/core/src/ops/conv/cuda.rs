@@ -1,7 +1,7 @@
 //! The convolution in CUDA: a thread per sequence and channel; with heads, a block per sequence and head.
 
 use super::*;
-use crate::cuda::{CONV, Unit};
+use crate::codegen::cuda::{CONV, Unit};
 
 /// Threads of a block.
 const THREADS: usize = 128;

@@ -8,13 +8,15 @@
 //! Source: Mamba (Gu and Dao, 2023), section 3.4.
 
 use super::*;
-use crate::formats::DType;
-use crate::ops::columns::Columns;
-use crate::ops::elementwise::{Elementwise, Unary};
+use crate::codegen::wgsl::{Wgsl, caps};
+use crate::ops::elementwise::Elementwise;
 use crate::ops::l2_norm::L2Norm;
 use crate::ops::window::Window;
 use crate::reference::{Part, Parts, RefValue};
-use crate::wgsl::{Wgsl, caps};
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::Columns;
+use onetrip_ir::tree::Unary;
 
 mod cuda;
 
@@ -301,7 +303,7 @@ impl Conv {
             return fail(format!("a filter of {have} for {} channels, should be {want}", x.width));
         }
         match state {
-            Some(s) if s.role != crate::tensor::Role::Recurrent || s.width != (self.taps - 1) * x.width => {
+            Some(s) if s.role != onetrip_ir::tensor::Role::Recurrent || s.width != (self.taps - 1) * x.width => {
                 fail(format!("a state of {} numbers for {} rows of {}", s.width, self.taps - 1, x.width))
             }
             _ => Ok(()),

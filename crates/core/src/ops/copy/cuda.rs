@@ -1,7 +1,7 @@
 //! Copies in CUDA: a number a thread, in f32 or f16.
 
 use super::*;
-use crate::cuda::{Unit, groups};
+use crate::codegen::cuda::{Unit, groups};
 
 pub(super) fn lower(op: &Copy, site: &Site) -> Lowering {
     let kind = |dtype: DType| match dtype {

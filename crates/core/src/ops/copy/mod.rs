@@ -1,9 +1,9 @@
 //! A copy of a value, in the same or in another type. Input: `[rows, width]`. Output: the same numbers.
 
 use super::*;
-use crate::formats::DType;
+use crate::codegen::wgsl::Wgsl;
 use crate::reference::encode_row;
-use crate::wgsl::Wgsl;
+use onetrip_ir::formats::DType;
 
 mod cuda;
 
@@ -43,7 +43,7 @@ impl OpDef for Copy {
     }
 
     fn cost(&self, site: &Site) -> Cost {
-        Cost::streams(site, Expr::Const(0))
+        site.streams(Expr::Const(0))
     }
 
     fn cpu(&self, site: &Site) -> Lowering {

@@ -11,7 +11,9 @@
 use super::*;
 use crate::ops::conv::Filter;
 use crate::ops::l2_norm::L2Norm;
-use crate::simd::{FloatKind, Mix};
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::cpu::scratch::Scratch;
+use onetrip_ir::simd::{FloatKind, Mix};
 
 /// Tokens of a chunk.
 const CHUNK: usize = 64;

@@ -3,7 +3,7 @@
 //! own.
 
 use super::*;
-use crate::cuda::{CONV, TENSOR, Unit, caps, groups};
+use crate::codegen::cuda::{CONV, TENSOR, Unit, caps, groups};
 
 /// Columns of a block.
 const COLUMNS: usize = 32;

@@ -13,12 +13,12 @@
 //! Source: Gated Delta Networks (Yang et al., 2024), eq. 10; in chunks: section 3.3.
 
 use super::*;
-use crate::formats::DType;
-use crate::ops::columns::Columns;
 use crate::ops::conv::{Conv, Heads};
 use crate::ops::rms_norm::{RmsNorm, With};
 use crate::reference::{Part, Parts, RefValue};
-use crate::tensor::Role;
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::Role;
 
 mod cpu;
 mod cuda;

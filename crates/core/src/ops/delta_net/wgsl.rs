@@ -1,7 +1,7 @@
 //! The delta net in WGSL: token by token, one workgroup a key head of a sequence.
 
 use super::*;
-use crate::wgsl::{Wgsl, caps};
+use crate::codegen::wgsl::{Wgsl, caps};
 
 /// Threads of a workgroup.
 const WG: u32 = 256;

@@ -1,8 +1,9 @@
 //! Trees are evaluated in chunks that stay in registers and the first-level cache.
-
-use super::{Binary, Tree, Unary};
-use crate::cpu_mem::CpuCall;
-use crate::simd::Simd;
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::simd::Simd;
+use onetrip_ir::tree::Binary;
+use onetrip_ir::tree::Tree;
+use onetrip_ir::tree::Unary;
 
 /// Numbers evaluated at a time.
 pub const CHUNK: usize = 256;

@@ -1,8 +1,8 @@
 //! Elementwise in CUDA: the tree as one expression, a number a thread.
 
 use super::*;
-use crate::cuda::{Unit, groups, tree};
-use crate::formats::DType;
+use crate::codegen::cuda::{Unit, groups, tree};
+use onetrip_ir::formats::DType;
 
 pub(super) fn lower(op: &Elementwise, site: &Site) -> Lowering {
     if site.ins.iter().any(|s| s.dtype != DType::F32) {

@@ -3,166 +3,16 @@
 //! Operands broadcast: one row serves all rows, and a row that is shorter than the output repeats within it.
 
 use super::*;
+use crate::codegen::wgsl;
+use crate::codegen::wgsl::Wgsl;
 use crate::reference::Part;
-use crate::wgsl::{self, Wgsl};
+use onetrip_ir::tree::Binary;
+use onetrip_ir::tree::Tree;
+use onetrip_ir::tree::Unary;
 
 mod cpu;
 mod cuda;
 pub use cpu::{CHUNK, eval_chunk};
-
-/// A function of one number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unary {
-    /// `x / (1 + exp(-x))`.
-    Silu,
-    /// `0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))`.
-    GeluTanh,
-    /// `1 / (1 + exp(-x))`.
-    Sigmoid,
-    /// `tanh(x)`, argument clamped to ±15.
-    Tanh,
-    /// `ln(1 + exp(x))`, without overflow.
-    Softplus,
-}
-
-impl Unary {
-    /// Name of the function in kernels that are text (`kernels/common.cuh`, `kernels/numbers.wgsl`).
-    fn function(self) -> &'static str {
-        match self {
-            Unary::Silu => "silu",
-            Unary::GeluTanh => "gelu_tanh",
-            Unary::Sigmoid => "sigmoid",
-            Unary::Tanh => "tanh_clamped",
-            Unary::Softplus => "softplus",
-        }
-    }
-
-    /// The value at `x`.
-    pub fn apply(self, x: f32) -> f32 {
-        match self {
-            Unary::Silu => x / (1.0 + (-x).exp()),
-            Unary::GeluTanh => {
-                let u = 0.797_884_6 * (x + 0.044_715 * x * x * x);
-                0.5 * x * (1.0 + u.clamp(-15.0, 15.0).tanh())
-            }
-            Unary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-            Unary::Tanh => x.clamp(-15.0, 15.0).tanh(),
-            Unary::Softplus => x.max(0.0) + (-x.abs()).exp().ln_1p(),
-        }
-    }
-}
-
-/// A function of two numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Binary {
-    /// Sum.
-    Add,
-    /// Product.
-    Mul,
-}
-
-/// An expression over operands.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Tree {
-    /// An operand.
-    In(usize),
-    /// A number.
-    Const(f32),
-    /// A function of one.
-    Unary(Unary, Box<Tree>),
-    /// A function of two.
-    Binary(Binary, Box<Tree>, Box<Tree>),
-}
-
-impl Tree {
-    /// `a + b`.
-    pub fn sum(a: Tree, b: Tree) -> Tree {
-        Tree::Binary(Binary::Add, Box::new(a), Box::new(b))
-    }
-
-    /// `a * b`.
-    pub fn product(a: Tree, b: Tree) -> Tree {
-        Tree::Binary(Binary::Mul, Box::new(a), Box::new(b))
-    }
-
-    /// A function of a tree.
-    pub fn unary(f: Unary, a: Tree) -> Tree {
-        Tree::Unary(f, Box::new(a))
-    }
-
-    /// The value, given the operands' values.
-    pub fn eval(&self, leaf: &dyn Fn(usize) -> f32) -> f32 {
-        match self {
-            Tree::In(i) => leaf(*i),
-            Tree::Const(c) => *c,
-            Tree::Unary(f, a) => f.apply(a.eval(leaf)),
-            Tree::Binary(Binary::Add, a, b) => a.eval(leaf) + b.eval(leaf),
-            Tree::Binary(Binary::Mul, a, b) => a.eval(leaf) * b.eval(leaf),
-        }
-    }
-
-    /// The tree as text of a kernel: CUDA C++ and WGSL differ in how they write numbers (`number`), not in names.
-    pub(crate) fn code(&self, number: fn(f32) -> String, leaf: &dyn Fn(usize) -> String) -> String {
-        match self {
-            Tree::In(i) => leaf(*i),
-            Tree::Const(c) => number(*c),
-            Tree::Unary(f, a) => format!("{}({})", f.function(), a.code(number, leaf)),
-            Tree::Binary(Binary::Add, a, b) => format!("({} + {})", a.code(number, leaf), b.code(number, leaf)),
-            Tree::Binary(Binary::Mul, a, b) => format!("({} * {})", a.code(number, leaf), b.code(number, leaf)),
-        }
-    }
-
-    /// The same tree with other trees in place of its operands.
-    pub fn replace(&self, with: &dyn Fn(usize) -> Tree) -> Tree {
-        match self {
-            Tree::In(i) => with(*i),
-            Tree::Const(c) => Tree::Const(*c),
-            Tree::Unary(f, a) => Tree::unary(*f, a.replace(with)),
-            Tree::Binary(f, a, b) => Tree::Binary(*f, Box::new(a.replace(with)), Box::new(b.replace(with))),
-        }
-    }
-
-    /// Number of operations: one for a sum or product, eight for a function.
-    pub fn flops(&self) -> u64 {
-        match self {
-            Tree::In(_) | Tree::Const(_) => 0,
-            Tree::Unary(_, a) => 8 + a.flops(),
-            Tree::Binary(_, a, b) => 1 + a.flops() + b.flops(),
-        }
-    }
-
-    /// Depth of nested operations.
-    pub fn depth(&self) -> usize {
-        match self {
-            Tree::In(_) | Tree::Const(_) => 0,
-            Tree::Unary(_, a) => 1 + a.depth(),
-            Tree::Binary(_, a, b) => 1 + a.depth().max(b.depth()),
-        }
-    }
-
-    /// Operands, each once, in order of first use.
-    pub fn leaves(&self) -> Vec<usize> {
-        let mut found = vec![];
-        self.visit(&mut |i| {
-            if !found.contains(&i) {
-                found.push(i);
-            }
-        });
-        found
-    }
-
-    fn visit(&self, f: &mut dyn FnMut(usize)) {
-        match self {
-            Tree::In(i) => f(*i),
-            Tree::Const(_) => {}
-            Tree::Unary(_, a) => a.visit(f),
-            Tree::Binary(_, a, b) => {
-                a.visit(f);
-                b.visit(f);
-            }
-        }
-    }
-}
 
 /// The op: a tree over its inputs. The output has the shape of the largest input.
 #[derive(Clone, Debug, PartialEq)]
@@ -262,12 +112,12 @@ impl OpDef for Elementwise {
     }
 
     fn cost(&self, site: &Site) -> Cost {
-        Cost::streams(site, site.outs[0].rows.clone() * site.outs[0].width * self.tree.flops() as usize)
+        site.streams(site.outs[0].rows.clone() * site.outs[0].width * self.tree.flops() as usize)
     }
 
     fn cpu(&self, site: &Site) -> Lowering {
         let (tree, widths) = (self.tree.clone(), site.ins.iter().map(|s| s.width).collect::<Vec<_>>());
-        if site.ins.iter().any(|s| s.dtype != crate::formats::DType::F32) {
+        if site.ins.iter().any(|s| s.dtype != onetrip_ir::formats::DType::F32) {
             return Lowering::Gap("elementwise operands that are not f32 have no CPU kernel");
         }
         let out = &site.outs[0];
@@ -301,7 +151,7 @@ impl OpDef for Elementwise {
 
     fn cases() -> Vec<Case> {
         let x = |w| Sig::slot(Expr::T, w);
-        let row = |w| Sig::weight(1, w, crate::formats::DType::F32);
+        let row = |w| Sig::weight(1, w, onetrip_ir::formats::DType::F32);
         let b = (3, 1, 3);
         vec![
             Case::new("add", Self::add(), vec![x(33), x(33)], b).costs(2 * 3 * 33 * 4, 3 * 33 * 4, 99),

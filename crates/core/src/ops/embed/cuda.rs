@@ -1,7 +1,7 @@
 //! Embedding rows in CUDA: a block a token.
 
 use super::*;
-use crate::cuda::{Unit, WEIGHTS};
+use crate::codegen::cuda::{Unit, WEIGHTS};
 
 pub(super) fn lower(op: &Embed, site: &Site) -> Lowering {
     let table = &site.ins[0];

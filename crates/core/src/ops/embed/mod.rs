@@ -1,8 +1,9 @@
 //! Rows of the embedding table, one per token id, times a factor. Inputs: table `[vocabulary, width]`. `[T, width]`.
 
 use super::*;
-use crate::tensor::{Layout, tile_layout};
-use crate::wgsl::{self, Wgsl};
+use crate::codegen::wgsl;
+use crate::codegen::wgsl::Wgsl;
+use onetrip_ir::tensor::{Layout, tile_layout};
 
 mod cuda;
 
@@ -106,7 +107,7 @@ impl OpDef for Embed {
     }
 
     fn cases() -> Vec<Case> {
-        use crate::formats::DType;
+        use onetrip_ir::formats::DType;
         let mut cases = vec![];
         for dtype in DType::ALL.iter().copied() {
             let w = Sig::weight(50, 256, dtype);
@@ -116,7 +117,7 @@ impl OpDef for Embed {
             );
         }
         let mut tiled = Sig::weight(50, 64, DType::Q8_0);
-        tiled.role = crate::tensor::Role::Weight(Layout::Tile16);
+        tiled.role = onetrip_ir::tensor::Role::Weight(Layout::Tile16);
         cases.push(Case::new("q8_0 in tiles, scaled", Embed { scale: 8.0 }, vec![tiled], (5, 1, 5)).within(0.0));
         cases
     }

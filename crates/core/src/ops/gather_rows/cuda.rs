@@ -1,7 +1,7 @@
 //! Rows of logits in CUDA: a block a row.
 
 use super::*;
-use crate::cuda::Unit;
+use crate::codegen::cuda::Unit;
 
 pub(super) fn lower(op: &GatherRows, site: &Site) -> Lowering {
     let mut unit = Unit::new(256);

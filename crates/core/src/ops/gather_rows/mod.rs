@@ -2,7 +2,7 @@
 //! Outputs: `[S, width]` for each input (the last row of each sequence).
 
 use super::*;
-use crate::wgsl::Wgsl;
+use crate::codegen::wgsl::Wgsl;
 
 mod cuda;
 

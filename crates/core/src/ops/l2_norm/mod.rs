@@ -3,9 +3,10 @@
 //! With a `part`, the input is a wider row of which only these columns are read, in place.
 
 use super::*;
-use crate::ops::columns::Columns;
+use crate::codegen::wgsl::{Wgsl, caps};
 use crate::reference::{Part, Parts};
-use crate::wgsl::{Wgsl, caps};
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::tensor::Columns;
 
 mod cuda;
 

@@ -18,13 +18,18 @@
 //! lines to fetch). Blocks of 2048 columns, so that they do: 17 GB/s instead of 27; a stream must not jump.
 //! (AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29; µs of `calibrate`'s chains.)
 
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::cpu::scratch::Scratch;
+use onetrip_ir::kernel::CpuKernel;
 use std::ops::Range;
 
+use std::sync::Arc;
+
 use super::*;
-use crate::formats::tile::TileLayout;
 use crate::ops::elementwise::{CHUNK, eval_chunk};
-use crate::simd::{DotRows, FloatKind, q8_row_bytes};
-use crate::tensor::tile_layout;
+use onetrip_ir::formats::tile::TileLayout;
+use onetrip_ir::simd::{DotRows, FloatKind, q8_row_bytes};
+use onetrip_ir::tensor::tile_layout;
 
 /// Rows of weights in a work item.
 const ROWS: usize = 16;

@@ -9,8 +9,9 @@
 //! - `tiles` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
 
 use super::*;
-use crate::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
-use crate::formats::planes::{self, PlaneSpec};
+use crate::codegen::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
+use onetrip_ir::formats::planes;
+use onetrip_ir::formats::planes::PlaneSpec;
 
 mod codes;
 mod halves;

@@ -9,11 +9,12 @@
 //! Inputs in order: x `[T, k]`, the norm's weight `[1, k]` if there is a norm, the weights, the operands.
 
 use super::*;
-use crate::formats::DType;
-use crate::ops::elementwise::{MAX_DEPTH, Tree, as_parts};
+use crate::ops::elementwise::{MAX_DEPTH, as_parts};
 use crate::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use crate::reference::{Part, Parts};
-use crate::tensor::{Layout, Role};
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::{Layout, Role};
+use onetrip_ir::tree::Tree;
 
 mod cpu;
 mod cuda;
@@ -134,7 +135,7 @@ impl OpDef for Matmul {
         if self.norm.is_some() {
             flops = flops + rows * (4 * k);
         }
-        Cost::streams(site, flops)
+        site.streams(flops)
     }
 
     fn cpu(&self, site: &Site) -> Lowering {
@@ -190,7 +191,7 @@ impl OpDef for Matmul {
                 row(32),
             ];
             cases.push(Case::new(format!("norm, three formats, biases, {class}"), qkv, ins, b).within(1e-4));
-            let gate = Tree::unary(crate::ops::elementwise::Unary::Silu, Tree::In(0));
+            let gate = Tree::unary(onetrip_ir::tree::Unary::Silu, Tree::In(0));
             let glu = Matmul { products: 2, outputs: vec![Tree::product(gate, Tree::In(1))], norm: None };
             let ins = vec![x(64), tile(50, 64, DType::Q4_1), tile(50, 64, DType::Q4_1)];
             cases.push(Case::new(format!("gate and up, {class}"), glu, ins, b).within(1e-4));
@@ -216,7 +217,7 @@ impl OpDef for Matmul {
             let name = format!("{}, {k} columns, {t} rows", dtype.name());
             cases.push(Case::new(name, Matmul::plain(), vec![x(k), Sig::weight(20, k, dtype)], (t, 1, t)).within(1e-4));
         }
-        let gate = Tree::unary(crate::ops::elementwise::Unary::Silu, Tree::In(0));
+        let gate = Tree::unary(onetrip_ir::tree::Unary::Silu, Tree::In(0));
         let glu = Matmul { products: 2, outputs: vec![Tree::product(gate, Tree::In(1))], norm: None };
         let ins = vec![x(256), Sig::weight(8460, 256, DType::Q4_0), Sig::weight(8460, 256, DType::Q4_0)];
         cases.push(Case::new("gate and up of 8460 numbers, 17 rows", glu, ins, (17, 1, 17)).within(1e-4));
@@ -232,7 +233,7 @@ impl OpDef for Matmul {
             (DType::Q8_0, 33, Compute::Bf16),
             (DType::Q6_K, 64, Compute::Int8),
         ] {
-            let gate = Tree::unary(crate::ops::elementwise::Unary::Silu, Tree::In(0));
+            let gate = Tree::unary(onetrip_ir::tree::Unary::Silu, Tree::In(0));
             let glu = Matmul { products: 2, outputs: vec![Tree::product(gate, Tree::In(1))], norm: None };
             let ins = vec![x(256), Sig::weight(256, 256, dtype), Sig::weight(256, 256, dtype)];
             let residual = Matmul { products: 1, outputs: vec![Tree::sum(Tree::In(0), Tree::In(1))], norm: None };
@@ -261,7 +262,7 @@ impl OpDef for Matmul {
 
 /// Cases of many rows: whole tiles and parts of them, all types, every precision, and what joins several products.
 fn many_rows() -> Vec<Case> {
-    use crate::ops::elementwise::Unary;
+    use onetrip_ir::tree::Unary;
     let x = |w| Sig::slot(Expr::T, w);
     let row = |w| Sig::weight(1, w, DType::F32);
     let add = |tree, o| Tree::sum(tree, Tree::In(o));

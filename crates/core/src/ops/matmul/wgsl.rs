@@ -8,9 +8,10 @@
 //! in shards of rows: each is a weight to these kernels, and makes a piece of the output.
 
 use super::*;
-use crate::formats::planes;
+use crate::codegen::wgsl;
+use crate::codegen::wgsl::{Wgsl, caps, lanes, row_lanes, tree};
 use crate::precision::Rounding;
-use crate::wgsl::{self, Wgsl, caps, lanes, row_lanes, tree};
+use onetrip_ir::formats::planes;
 
 mod coop;
 mod few;

@@ -1,7 +1,7 @@
 //! Norms in CUDA: a warp a group, or a block where groups are long.
 
 use super::*;
-use crate::cuda::{Unit, groups};
+use crate::codegen::cuda::{Unit, groups};
 
 pub(super) fn lower(op: &RmsNorm, site: &Site) -> Lowering {
     if site.ins.iter().any(|s| s.dtype != DType::F32) {

@@ -5,11 +5,12 @@
 //! weight `[1, dim]` if `weight`, then the other value (like x). Outputs: y; with a sum, the sum and then y.
 
 use super::*;
-use crate::formats::DType;
-use crate::ops::columns::Columns;
-use crate::ops::elementwise::{Elementwise, Unary};
+use crate::codegen::wgsl::{Wgsl, caps};
+use crate::ops::elementwise::Elementwise;
 use crate::reference::{Part, Parts};
-use crate::wgsl::{Wgsl, caps};
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::Columns;
+use onetrip_ir::tree::Unary;
 
 pub(crate) mod cuda;
 
@@ -137,7 +138,7 @@ impl OpDef for RmsNorm {
             With::Gate => 9,
         };
         let mut cost =
-            Cost::streams(site, site.outs[0].rows.clone() * site.outs[0].width * (3 + self.weight as usize + other));
+            site.streams(site.outs[0].rows.clone() * site.outs[0].width * (3 + self.weight as usize + other));
         if self.part.is_some() {
             cost.read = site.ins[1..].iter().fold(site.outs[0].bytes(), |a, s| a + s.bytes());
         }

@@ -1,7 +1,7 @@
 //! Rotation in CUDA: a warp a head.
 
 use super::*;
-use crate::cuda::{HEADS, Unit, groups};
+use crate::codegen::cuda::{HEADS, Unit, groups};
 
 pub(super) fn lower(op: &Rope, site: &Site) -> Lowering {
     if op.norm.is_some() && site.ins[1].dtype != DType::F32 {

@@ -6,12 +6,14 @@
 //! norm's weight `[1, dim]` if there is a norm. Source: RoFormer, eq. 34.
 
 use super::*;
-use crate::formats::DType;
-use crate::ops::columns::Columns;
 use crate::ops::rms_norm::RmsNorm;
 use crate::reference::{Part, Parts};
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::Columns;
 
 pub(crate) mod cuda;
+pub mod frequencies;
 pub(crate) mod wgsl;
 
 /// The op.

@@ -1,7 +1,7 @@
 //! Rotation and norm of heads in WGSL, alone and inside other kernels.
 
 use super::*;
-use crate::wgsl::{Wgsl, caps};
+use crate::codegen::wgsl::{Wgsl, caps};
 
 /// Declares how heads `name` are read: of rows of `x`, normed and rotated as `rope` says. The reductions are declared
 /// before it.

@@ -1,7 +1,7 @@
 //! Choosing a token in CUDA: some blocks a row, the last one to finish chooses.
 
 use super::*;
-use crate::cuda::{Unit, caps};
+use crate::codegen::cuda::{Unit, caps};
 
 /// Threads of a block.
 const THREADS: usize = 512;

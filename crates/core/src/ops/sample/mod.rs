@@ -7,7 +7,7 @@
 //! [`NO_TOKEN`].
 
 use super::*;
-use crate::batch::SampleParams;
+use onetrip_ir::batch::SampleParams;
 
 mod cuda;
 mod wgsl;
@@ -170,7 +170,7 @@ impl OpDef for Sample {
     }
 
     fn cost(&self, site: &Site) -> Cost {
-        Cost::streams(site, site.ins[0].rows.clone() * site.ins[0].width)
+        site.streams(site.ins[0].rows.clone() * site.ins[0].width)
     }
 
     fn cpu(&self, site: &Site) -> Lowering {

@@ -1,7 +1,7 @@
 //! Sampling in WGSL: one workgroup a sequence; the best of a large vocabulary is found by many.
 
 use super::*;
-use crate::wgsl::{Wgsl, caps};
+use crate::codegen::wgsl::{Wgsl, caps};
 
 /// Vocabularies from here on are looked through in slices.
 const LARGE: usize = 8192;

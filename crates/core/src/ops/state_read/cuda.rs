@@ -1,7 +1,7 @@
 //! Rows of a recurrent state in CUDA: a block a sequence.
 
 use super::*;
-use crate::cuda::Unit;
+use crate::codegen::cuda::Unit;
 
 pub(super) fn lower(op: &StateRead, site: &Site) -> Lowering {
     let mut unit = Unit::new(256);

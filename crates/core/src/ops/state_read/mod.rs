@@ -5,9 +5,10 @@
 //! sequences that go on unchanged and there are none.
 
 use super::*;
-use crate::formats::DType;
-use crate::tensor::Role;
-use crate::wgsl::Wgsl;
+use crate::codegen::wgsl::Wgsl;
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::Role;
 
 mod cuda;
 

@@ -1,7 +1,7 @@
 //! Keeping numbers in a recurrent state in CUDA: a block a sequence.
 
 use super::*;
-use crate::cuda::Unit;
+use crate::codegen::cuda::Unit;
 
 pub(super) fn lower(op: &StateWrite, site: &Site) -> Lowering {
     let rows = if op.window.is_some() { Expr::S } else { site.ins[0].rows.clone() };

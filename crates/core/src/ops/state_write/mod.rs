@@ -5,9 +5,9 @@
 //! unchanged and there are none. Then the state `[slot][width]`. Output: the state.
 
 use super::*;
+use crate::codegen::wgsl::Wgsl;
 use crate::ops::window::Window;
-use crate::tensor::Role;
-use crate::wgsl::Wgsl;
+use onetrip_ir::tensor::Role;
 
 mod cuda;
 

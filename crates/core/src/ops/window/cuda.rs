@@ -1,7 +1,7 @@
 //! A convolution's window in CUDA: a number a thread.
 
 use super::*;
-use crate::cuda::Unit;
+use crate::codegen::cuda::Unit;
 
 pub(super) fn lower(op: &Window, site: &Site) -> Lowering {
     let mut unit = Unit::new(256);

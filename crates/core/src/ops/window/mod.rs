@@ -5,10 +5,10 @@
 //! them; `x [T, channels]`. Output: `[T + S·rows, channels]`, sequence after sequence.
 
 use super::*;
+use crate::codegen::wgsl::Wgsl;
 use crate::ops::state_read::state_row;
 use crate::reference::RefValue;
-use crate::tensor::Role;
-use crate::wgsl::Wgsl;
+use onetrip_ir::tensor::Role;
 
 mod cuda;
 

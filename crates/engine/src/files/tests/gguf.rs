@@ -2,7 +2,7 @@ use proptest::prelude::*;
 
 use super::super::{GgufWriter, KeyError, Kind, Metadata, MetadataAccess as _, ModelFile, TensorType, Value};
 use super::{Raw, refused, small_gguf};
-use onetrip_core::formats::DType;
+use onetrip_ir::formats::DType;
 
 #[test]
 fn what_was_written_is_read_back() {

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use onetrip_core::formats::DType;
+use onetrip_ir::formats::DType;
 use proptest::prelude::*;
 use safetensors::tensor::{Dtype, TensorView, serialize};
 

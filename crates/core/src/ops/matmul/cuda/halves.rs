@@ -6,10 +6,10 @@
 //!    decodes while it stages and evaluates the trees in registers.
 
 use super::*;
-use crate::cuda::HALF;
-use crate::ops::elementwise::Binary;
-use crate::ops::{Code, Gemm};
+use crate::codegen::cuda::HALF;
 use crate::precision::Rounding;
+use onetrip_ir::kernel::{Code, Gemm};
+use onetrip_ir::tree::Binary;
 
 /// A weight that would take more bytes than this in 16 bits is decoded tile by tile, by our own kernel.
 const MOST_DECODED: usize = 512 << 20;

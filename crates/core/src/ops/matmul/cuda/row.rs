@@ -154,7 +154,7 @@ impl Cuda<'_> {
             let end = begin + out.width;
             let operands: Vec<usize> = tree.leaves().into_iter().filter(|&l| l >= self.op.products).collect();
             let used = self.op.products_of(tree);
-            let value = crate::cuda::tree(tree, &|leaf| match (
+            let value = crate::codegen::cuda::tree(tree, &|leaf| match (
                 used.iter().position(|&p| p == leaf),
                 operands.iter().position(|&l| l == leaf),
             ) {

@@ -1,9 +1,9 @@
 //! Matmul of 9 to 64 rows whose weights are codes, in 16-bit numbers: see `round.cu` and `stream.cu`. Activations that their
-//! maker gives as pieces ([`crate::tensor::Role::Pieces`]) are not rounded again.
+//! maker gives as pieces ([`onetrip_ir::tensor::Role::Pieces`]) are not rounded again.
 
 use super::halves::dtype;
 use super::*;
-use crate::cuda::{HALF, TENSOR};
+use crate::codegen::cuda::{HALF, TENSOR};
 use crate::precision::Rounding;
 
 /// Rows of a slab, which a warp multiplies at once; a unit of outputs has a slab of each of its products.

@@ -1,0 +1,265 @@
+//! Putting a CUDA translation unit together: constants, operands and pieces of text become one kernel of one step.
+//!
+//! The pieces live in the ops' folders and under `kernels/`; they name operands and sizes by macros that [`Unit`] defines
+//! in front of them. Every unit is compiled by itself, so names need no prefix.
+
+use std::fmt::{Display, Write};
+use std::sync::Arc;
+
+use crate::lowering::{Lowering, Site};
+use onetrip_ir::expr::Expr;
+use onetrip_ir::formats::DType;
+use onetrip_ir::formats::planes::Planes;
+use onetrip_ir::kernel::{Access, Arg, Code, Cost, Step, Text};
+use onetrip_ir::target::{Compute, CudaCaps, Target};
+use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::{Layout, Sig};
+use onetrip_ir::tree::Tree;
+
+/// What no other machine has: replaced where kernels run without a GPU.
+pub const MACHINE: &str = include_str!("cuda/machine.cuh");
+const COMMON: &str = include_str!("cuda/common.cuh");
+const BATCH: &str = include_str!("cuda/batch.cuh");
+/// Weights as kernels read them, and activations rounded to int8.
+pub const WEIGHTS: &str = include_str!("cuda/weights.cuh");
+/// Tensor cores, asynchronous copies and clusters; like [`MACHINE`], replaced where kernels run without a GPU.
+pub const TENSOR: &str = include_str!("cuda/tensor.cuh");
+/// Heads: norm, rotation, and vectors of a cache.
+pub const HEADS: &str = include_str!("cuda/heads.cuh");
+/// Rounding to 16 bits, f16 or bf16 as `HALF_BF16` says, and the order of pieces.
+pub const HALF: &str = include_str!("cuda/half.cuh");
+/// Causal convolution of a channel.
+pub const CONV: &str = include_str!("cuda/conv.cuh");
+
+/// The caps of the site's device. Other targets never ask.
+pub fn caps(site: &Site) -> CudaCaps {
+    match site.target {
+        Target::Cuda(caps) => caps,
+        _ => CudaCaps::default(),
+    }
+}
+
+/// A translation unit in the making.
+pub struct Unit {
+    threads: u32,
+    shared: usize,
+    blocks: u32,
+    cluster: u32,
+    defines: String,
+    text: String,
+    args: Vec<Arg>,
+    access: Vec<Access>,
+}
+
+impl Unit {
+    /// A unit whose groups have so many threads.
+    pub fn new(threads: u32) -> Unit {
+        let mut unit = Unit {
+            threads,
+            shared: 0,
+            blocks: 1,
+            cluster: 1,
+            defines: String::new(),
+            text: String::new(),
+            args: vec![],
+            access: vec![],
+        };
+        unit.set("THREADS", threads);
+        unit.set("WARPS", threads / 32);
+        unit
+    }
+
+    /// Defines a constant.
+    pub fn set(&mut self, name: &str, value: impl Display) -> &mut Self {
+        let _ = writeln!(self.defines, "#define {name} {value}");
+        self
+    }
+
+    /// Defines a number in f32, exactly.
+    pub fn set_f32(&mut self, name: &str, value: f32) -> &mut Self {
+        self.set(name, float(value))
+    }
+
+    /// Bytes of dynamic shared memory.
+    pub fn shared(&mut self, bytes: usize) -> &mut Self {
+        self.shared = bytes;
+        self
+    }
+
+    /// Groups that should fit a multiprocessor together: bounds the registers of a thread.
+    pub fn resident(&mut self, groups: u32) -> &mut Self {
+        self.blocks = groups;
+        self
+    }
+
+    /// Groups of a cluster, which divide every grid. Devices from 9.0 on have clusters of up to 8.
+    pub fn cluster(&mut self, groups: u32) -> &mut Self {
+        self.cluster = groups;
+        self
+    }
+
+    fn operand(&mut self, arg: Arg, access: Access) -> usize {
+        self.args.push(arg);
+        self.access.push(access);
+        self.args.len() - 1
+    }
+
+    /// An operand that is read, as a pointer to `kind`.
+    pub fn read(&mut self, name: &str, kind: &str, arg: Arg) -> &mut Self {
+        let i = self.operand(arg, Access::Read);
+        self.set(name, format!("((const {kind}*)A.a{i})"))
+    }
+
+    /// An operand that is written.
+    pub fn write(&mut self, name: &str, kind: &str, arg: Arg) -> &mut Self {
+        let i = self.operand(arg, Access::Write);
+        self.set(name, format!("(({kind}*)A.a{i})"))
+    }
+
+    /// An operand that is read and written.
+    pub fn update(&mut self, name: &str, kind: &str, arg: Arg) -> &mut Self {
+        let i = self.operand(arg, Access::ReadWrite);
+        self.set(name, format!("(({kind}*)A.a{i})"))
+    }
+
+    /// The words of the batch.
+    pub fn batch(&mut self) -> &mut Self {
+        self.read("BATCH", "u32", Arg::Batch)
+    }
+
+    /// How an op finds number `c` of its row in the row that it reads in whole or in part: `X_PLACE(c)`, rows being
+    /// `X_STRIDE` apart.
+    pub fn part_of(&mut self, part: &Option<Columns>, stride: usize) -> &mut Self {
+        self.set("X_STRIDE", stride);
+        match part {
+            None => self.set("X_PLACE(c)", "(c)"),
+            Some(Columns { group, start, len }) => {
+                self.set("X_PLACE(c)", format!("((c) / {len}u * {group}u + {start}u + (c) % {len}u)"))
+            }
+        }
+    }
+
+    /// The number of rows of a value, as the kernel finds it in the batch (which is an operand already).
+    pub fn rows(&mut self, rows: &Expr) -> &mut Self {
+        let code = rows_code(rows);
+        self.set("ROWS", code)
+    }
+
+    /// A weight by the name of a constant: see `kernels/weights.cuh`. False where no kernel reads its layout.
+    pub fn weight(&mut self, name: &str, arg: Arg, sig: &Sig, int8: bool) -> bool {
+        let Some((kind, parts)) = weight_type(sig, int8) else { return false };
+        let i = self.operand(arg, Access::Read);
+        let base = format!("(const u8*)A.a{i}");
+        let fields: Vec<String> = parts.iter().map(|at| format!("{base} + {at}")).collect();
+        self.set(name, format!("{kind}{{{}}}", fields.join(", ")));
+        true
+    }
+
+    /// A piece of text.
+    pub fn part(&mut self, text: &str) -> &mut Self {
+        self.text.push_str(text);
+        self
+    }
+
+    /// The step.
+    pub fn step(self, kernel: impl Into<String>, grid: Expr, cost: Cost) -> Step {
+        let (kernel, n) = (kernel.into(), self.args.len());
+        let entry: String =
+            kernel.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>() + "_kernel";
+        let fields: Vec<String> = (0..n).map(|i| format!("void* a{i};")).collect();
+        let params: Vec<String> = (0..n).map(|i| format!("void* a{i}")).collect();
+        let names: Vec<String> = (0..n).map(|i| format!("a{i}")).collect();
+        let cluster = match self.cluster {
+            1 => String::new(),
+            n => format!("__cluster_dims__({n}, 1, 1) "),
+        };
+        let head = format!(
+            "struct Args {{ {} }};\n#define ARGS {{{}}}\n#define KERNEL extern \"C\" __global__ void {cluster}\
+             __launch_bounds__({}, {}) {entry}({})\n",
+            fields.join(" "),
+            names.join(", "),
+            self.threads,
+            self.blocks,
+            params.join(", "),
+        );
+        let source = format!("{MACHINE}{COMMON}{BATCH}{}{head}{}", self.defines, self.text);
+        let shared = self.shared as u32;
+        let text = Text { source, entry, workgroup: self.threads, shared, access: self.access };
+        Step { kernel, code: Code::Text(Arc::new(text)), args: self.args, grid, grain: 1, cost, grid_syncs: 0 }
+    }
+
+    /// A lowering of this one step.
+    pub fn lower(self, kernel: impl Into<String>, grid: Expr, cost: Cost) -> Lowering {
+        Lowering::Steps { steps: vec![self.step(kernel, grid, cost)], scratch: vec![] }
+    }
+}
+
+/// An expression of tokens and sequences in terms of the batch's words.
+fn rows_code(rows: &Expr) -> String {
+    let join = |parts: &[Expr], sep: &str| {
+        let parts: Vec<String> = parts.iter().map(rows_code).collect();
+        format!("({})", parts.join(sep))
+    };
+    match rows {
+        Expr::Const(n) => format!("{n}u"),
+        Expr::T => "(Batch{BATCH}.t())".into(),
+        Expr::S => "(Batch{BATCH}.s())".into(),
+        Expr::L => "(BATCH[2])".into(),
+        Expr::Sum(parts) => join(parts, " + "),
+        Expr::Product(parts) => join(parts, " * "),
+        Expr::CeilDiv(e, n) => format!("(({} + {}u) / {n}u)", rows_code(e), n.saturating_sub(1)),
+        // No value of a graph has so many rows.
+        Expr::Keys(_) | Expr::Pairs(_) => "0u".into(),
+    }
+}
+
+/// Type of a weight in `kernels/weights.cuh`, and the bytes at which its parts begin.
+fn weight_type(sig: &Sig, int8: bool) -> Option<(String, Vec<usize>)> {
+    let floats = |kind: usize| Some((format!("Floats<{kind}>"), vec![0]));
+    match (sig.dtype, sig.layout()) {
+        (DType::F32, Layout::Stored) => floats(0),
+        (DType::F16, Layout::Stored) => floats(1),
+        (DType::BF16, Layout::Stored) => floats(2),
+        (dtype, Layout::Planes) => {
+            let p = Planes::new(dtype, sig.rows.constant()? as usize, sig.width)?;
+            let s = p.spec;
+            let name = format!("Planes<{}, {}, {}, {}, {int8}>", s.bits, s.group, s.zero, s.offset);
+            Some((name, vec![0, p.at_scales, if s.offset { p.at_offsets } else { 0 }]))
+        }
+        _ => None,
+    }
+}
+
+/// Activations that meet this weight are rounded to int8.
+pub fn meets_int8(sig: &Sig, compute: Compute) -> bool {
+    compute == Compute::Int8 && sig.layout() == Layout::Planes
+}
+
+/// A number in C++, exactly.
+pub fn float(value: f32) -> String {
+    if value.is_finite() { format!("{value:e}f") } else { format!("__int_as_float({:#x})", value.to_bits()) }
+}
+
+/// A tree in C++; `leaf` gives the code of an operand.
+pub fn tree(tree: &Tree, leaf: &dyn Fn(usize) -> String) -> String {
+    tree.code(float, leaf)
+}
+
+/// Groups of `per` items each that hold `rows` rows of `width` items.
+pub fn groups(rows: &Expr, width: usize, per: usize) -> Expr {
+    match rows.constant() {
+        Some(n) => Expr::from((n * width as u64).div_ceil(per as u64)),
+        None => Expr::CeilDiv(Box::new(rows.clone() * width), per as u64),
+    }
+}
+
+/// Type of a cache in `kernels/heads.cuh`; none where heads of `dim` have no kernel.
+pub fn cache_type(sig: &Sig, dim: usize) -> Option<&'static str> {
+    match sig.dtype {
+        _ if !dim.is_multiple_of(8) => None,
+        DType::F32 => Some("CACHE_F32"),
+        DType::F16 => Some("CACHE_F16"),
+        DType::Q8_0 if dim.is_multiple_of(32) => Some("CACHE_Q8_0"),
+        _ => None,
+    }
+}

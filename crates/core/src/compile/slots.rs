@@ -1,0 +1,102 @@
+//! Slots by liveness: values that are never alive at the same time share memory.
+
+use onetrip_ir::expr::{Bind, Expr};
+
+/// A value or scratch buffer: alive from the dispatch that first touches it to the one that last does.
+#[derive(Clone, Debug)]
+pub struct Life {
+    /// Bytes.
+    pub bytes: Expr,
+    /// First and last dispatch.
+    pub span: (usize, usize),
+}
+
+/// Slot of each life, and the size of each slot. Lives that share a dispatch never share a slot.
+pub fn colour(lives: &[Life]) -> (Vec<usize>, Vec<Expr>) {
+    // Sizes are compared at a batch of middle size; a slot that several lives share has the sum of no two of them but
+    // the largest for every batch, so only lives of equal expression or constant multiple are put together.
+    let at = Bind { t: 64, s: 1, l: 64 };
+    let mut order: Vec<usize> = (0..lives.len()).collect();
+    order.sort_by_key(|&i| lives[i].span);
+    let mut slots: Vec<(Expr, usize)> = vec![];
+    let mut of = vec![0; lives.len()];
+    for i in order {
+        let life = &lives[i];
+        let free = (0..slots.len())
+            .filter(|&s| slots[s].1 < life.span.0 && covers(&slots[s].0, &life.bytes))
+            .min_by_key(|&s| slots[s].0.eval(at));
+        let grow = (0..slots.len())
+            .filter(|&s| slots[s].1 < life.span.0 && covers(&life.bytes, &slots[s].0))
+            .max_by_key(|&s| slots[s].0.eval(at));
+        of[i] = match free.or(grow) {
+            Some(s) => {
+                if !covers(&slots[s].0, &life.bytes) {
+                    slots[s].0 = life.bytes.clone();
+                }
+                slots[s].1 = life.span.1;
+                s
+            }
+            None => {
+                slots.push((life.bytes.clone(), life.span.1));
+                slots.len() - 1
+            }
+        };
+    }
+    (of, slots.into_iter().map(|(bytes, _)| bytes).collect())
+}
+
+/// `a ≥ b` for every batch, as far as can be told: both are a number times the same symbol.
+fn covers(a: &Expr, b: &Expr) -> bool {
+    match (linear(a), linear(b)) {
+        (Some((n, sa)), Some((m, sb))) => sa == sb && n >= m,
+        _ => a == b,
+    }
+}
+
+/// `n · symbol` as (n, symbol); a plain number has no symbol.
+fn linear(e: &Expr) -> Option<(u64, Option<&Expr>)> {
+    match e {
+        Expr::Const(n) => Some((*n, None)),
+        Expr::T | Expr::S | Expr::L => Some((1, Some(e))),
+        Expr::Product(parts) => {
+            let mut found = (1u64, None);
+            for p in parts {
+                match p {
+                    Expr::Const(n) => found.0 = found.0.saturating_mul(*n),
+                    Expr::T | Expr::S | Expr::L if found.1.is_none() => found.1 = Some(p),
+                    _ => return None,
+                }
+            }
+            Some(found)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn lives_that_overlap_never_share_a_slot_and_every_slot_is_large_enough(
+            raw in proptest::collection::vec((0usize..40, 0usize..10, 1u64..50, 0u8..3), 1..60)
+        ) {
+            let lives: Vec<Life> = raw.iter().map(|&(start, len, n, symbol)| {
+                let e = match symbol { 0 => Expr::T * Expr::Const(n), 1 => Expr::S * Expr::Const(n), _ => Expr::Const(n) };
+                Life { bytes: e, span: (start, start + len) }
+            }).collect();
+            let (of, slots) = colour(&lives);
+            for b in [Bind { t: 1, s: 1, l: 9 }, Bind { t: 500, s: 3, l: 900 }, Bind { t: 8, s: 8, l: 10 }] {
+                for (i, a) in lives.iter().enumerate() {
+                    prop_assert!(slots[of[i]].eval(b) >= a.bytes.eval(b));
+                    for (j, c) in lives.iter().enumerate().skip(i + 1) {
+                        let apart = a.span.1 < c.span.0 || c.span.1 < a.span.0;
+                        prop_assert!(apart || of[i] != of[j], "{a:?} {c:?}");
+                    }
+                }
+            }
+        }
+    }
+}

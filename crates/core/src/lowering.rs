@@ -1,0 +1,82 @@
+//! An op's answer for a kernel language, and the site it answers for.
+
+use std::sync::Arc;
+
+use onetrip_ir::cpu::call::CpuCall;
+use onetrip_ir::cpu::scratch::Scratch;
+use onetrip_ir::expr::Expr;
+use onetrip_ir::kernel::{Arg, Code, Cost, Step, Text};
+use onetrip_ir::target::{Compute, RowClass, Target};
+use onetrip_ir::tensor::Sig;
+
+/// Everything an op may look at when it chooses a kernel or counts its cost.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Signatures of the inputs.
+    pub ins: Vec<Sig>,
+    /// Signatures of the outputs.
+    pub outs: Vec<Sig>,
+    /// How many rows the plan is for.
+    pub class: RowClass,
+    /// Every sequence has one token: row i is that of sequence i.
+    pub one_each: bool,
+    /// Precision of activations.
+    pub compute: Compute,
+    /// Where it will run.
+    pub target: Target,
+}
+
+impl Site {
+    /// The cost of reading all inputs once and writing all outputs once, with so many operations.
+    pub fn streams(&self, flops: Expr) -> Cost {
+        let sum = |sigs: &[Sig]| sigs.iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+        Cost { read: sum(&self.ins), written: sum(&self.outs), flops }
+    }
+}
+
+/// An op's answer for a kernel language.
+pub enum Lowering {
+    /// Launches in order, with the sizes in bytes of the scratch slots they share.
+    Steps {
+        /// The launches.
+        steps: Vec<Step>,
+        /// Bytes of each scratch slot.
+        scratch: Vec<Expr>,
+    },
+    /// There is no kernel here, and why.
+    Gap(&'static str),
+}
+
+impl Lowering {
+    /// There is a kernel.
+    pub fn is_there(&self) -> bool {
+        matches!(self, Lowering::Steps { .. })
+    }
+
+    /// A lowering of one text kernel, which moves and computes the op's minimum.
+    pub fn text(kernel: impl Into<String>, args: Vec<Arg>, grid: Expr, cost: Cost, text: Text) -> Lowering {
+        debug_assert_eq!(args.len(), text.access.len());
+        let code = Code::Text(Arc::new(text));
+        Lowering::Steps {
+            steps: vec![Step { kernel: kernel.into(), code, args, grid, grain: 1, cost, grid_syncs: 0 }],
+            scratch: vec![],
+        }
+    }
+
+    /// A lowering of one step on all inputs and outputs, which moves and computes the op's minimum.
+    pub fn one(
+        site: &Site,
+        kernel: impl Into<String>,
+        grid: Expr,
+        grain: usize,
+        cost: Cost,
+        code: impl Fn(&CpuCall, &mut Scratch) + Send + Sync + 'static,
+    ) -> Lowering {
+        let args = (0..site.ins.len()).map(Arg::In).chain((0..site.outs.len()).map(Arg::Out)).collect();
+        let code = Code::Cpu(Arc::new(code));
+        Lowering::Steps {
+            steps: vec![Step { kernel: kernel.into(), code, args, grid, grain, cost, grid_syncs: 0 }],
+            scratch: vec![],
+        }
+    }
+}

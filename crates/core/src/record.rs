@@ -1,0 +1,28 @@
+//! The one run loop: it records the dispatches of a plan, with a probe before and after each.
+
+use std::sync::Arc;
+
+use crate::probe::Probe;
+use onetrip_ir::device::{Device, DeviceError, Recording};
+use onetrip_ir::plan::Plan;
+
+/// Records a plan. A tick is then `submit(recording, batch)`.
+pub fn record(plan: &Arc<Plan>, device: &mut dyn Device, probe: &mut dyn Probe) -> Result<Recording, DeviceError> {
+    device.begin(plan);
+    for (n, dispatch) in plan.dispatches.iter().enumerate() {
+        probe.before(n, dispatch, device);
+        device.encode(n)?;
+        probe.after(n, dispatch, device);
+    }
+    Ok(device.finish())
+}
+
+/// Shows a device all dispatches of some plans at once, without running them: one that compiles kernels does that on all
+/// processors, where one plan after the other would leave most of them idle. What does not compile is said when it is recorded.
+pub fn prepare(plans: impl IntoIterator<Item = Plan>, device: &mut dyn Device) {
+    let mut plans = plans.into_iter();
+    let Some(mut joint) = plans.next() else { return };
+    joint.dispatches.extend(plans.flat_map(|plan| plan.dispatches));
+    device.begin(&Arc::new(joint));
+    device.finish();
+}

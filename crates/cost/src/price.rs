@@ -1,0 +1,405 @@
+//! Pricing: a plan's rows and its tick, by interpolation in a profile.
+//!
+//! On a CPU a dispatch takes `launch + work`: the launch is the hand-over and the join of the pool. The work is
+//!
+//! - *matmul*: the weights' stream time at the dispatch's total bytes (by format, from memory or from the caches as the
+//!   plan's working set is above or below them), or operations over the rate for so many rows, whichever is larger;
+//!   plus the prologue that every worker redoes, plus the epilogue of the items;
+//! - *attention, delta rule, convolution*: time of one item by the keys or numbers of state, from memory or from the caches,
+//!   times the rounds that the items make on the workers;
+//! - *all else*: time of one item at its width, times the rounds that the items make on the workers.
+//!
+//! On a GPU: `launch + max(bytes / bandwidth, operations / rate)`; where the profile has curves of the op (`stream.FORMAT`,
+//! `matmul.FORMAT`, `attention.DIM`, `delta_net`, `sample`: launch included), those instead. A dispatch that touches nothing
+//! of what the one before wrote costs `launch.apart` in the place of `launch`.
+//!
+//! The tick is the sum of its rows, plus the hand-over of the recording and the host's rotary tables. On a GPU the host
+//! works ahead, so of its encoding only what is longer than the rows counts.
+
+use super::profile::{Kind, Profile};
+use onetrip_ir::cpu::items::Items;
+use onetrip_ir::expr::Bind;
+use onetrip_ir::formats::tile::TILE_ROWS;
+use onetrip_ir::kernel::Cost;
+use onetrip_ir::plan::{BufRef, Dispatch, Operand, OperandId, Plan};
+use onetrip_ir::tensor::{Role, Sig};
+
+/// Columns of the synthetic weights whose streaming a profile holds; see [`crate::calibrate`].
+pub const STREAM_K: usize = 1024;
+/// Columns of those with long rows: between the two, over the logarithm, and constant beyond.
+pub const LONG_K: usize = 4096;
+/// Query heads to a key head in the chains of attention.
+pub const GROUP: usize = 2;
+
+/// Operations of an element of a gated product, the epilogue of the chains' pairs.
+const GLU_FLOPS: f64 = 9.0;
+
+/// Work items of the workers' longest share: items are taken in ranges as [`Items`] hands them out.
+pub fn rounds(items: u64, grain: usize, workers: usize) -> u64 {
+    let chunk = Items::chunk(items as usize, grain, workers) as u64;
+    let workers = workers.max(1) as u64;
+    (items.div_ceil(chunk).div_ceil(workers) * chunk).min(items)
+}
+
+/// What a tick should take, in µs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tick {
+    /// Each dispatch.
+    pub rows: Vec<f64>,
+    /// Handing over the recording, once a tick.
+    pub submit: f64,
+    /// The host's parameters, once a tick.
+    pub host: f64,
+}
+
+impl Tick {
+    /// All of it.
+    pub fn total(&self) -> f64 {
+        self.rows.iter().sum::<f64>() + self.submit + self.host
+    }
+}
+
+/// Prices plans for one device.
+pub struct Pricer<'p> {
+    profile: &'p Profile,
+    threads: usize,
+}
+
+impl<'p> Pricer<'p> {
+    /// Prices by `profile`, with `threads` workers (no meaning on a GPU).
+    pub fn new(profile: &'p Profile, threads: usize) -> Pricer<'p> {
+        Pricer { profile, threads: threads.max(1) }
+    }
+
+    /// The profile.
+    pub fn profile(&self) -> &Profile {
+        self.profile
+    }
+
+    /// A whole tick.
+    pub fn tick(&self, plan: &Plan, bind: Bind) -> Tick {
+        let set = working_set(plan, bind);
+        let mut rows = plan.dispatches.iter().map(|d| self.dispatch(d, bind, set)).collect::<Vec<_>>();
+        if self.profile.kind == Kind::Gpu {
+            let saved = self.launch() - self.time("launch.apart", 0.0).unwrap_or(self.launch());
+            let apart = plan.dispatches.windows(2).map(|w| is_apart(&w[0], &w[1]));
+            rows.iter_mut()
+                .skip(1)
+                .zip(apart)
+                .filter(|(_, apart)| *apart)
+                .for_each(|(us, _)| *us -= saved.clamp(0.0, *us));
+            let submit = self.time("submit", 1.0).unwrap_or(0.0);
+            let encode = self.time("encode", rows.len() as f64).unwrap_or(0.0);
+            let submit = submit.max(encode - rows.iter().sum::<f64>());
+            return Tick { rows, submit, host: 0.0 };
+        }
+        let pairs: u64 = plan.ropes.iter().map(|r| r.inv_freq.len() as u64).sum();
+        let host = self.time("host.rope", 1.0).unwrap_or(0.0) * (pairs * bind.t) as f64;
+        let submit = self.time("submit", rows.len() as f64).unwrap_or(0.0);
+        Tick { rows, submit, host }
+    }
+
+    /// One dispatch of a plan whose working set is `set` bytes, in µs.
+    pub fn dispatch(&self, d: &Dispatch, bind: Bind, set: f64) -> f64 {
+        match self.profile.kind {
+            Kind::Gpu => self.turn() + self.gpu_work(d, bind, set).unwrap_or_else(|| self.sized(&d.cost, bind, set)),
+            Kind::Cpu => self.launch() * (1 + d.grid_syncs) as f64 + self.cpu_work(d, bind, set),
+        }
+    }
+
+    /// One hand-over and its join, in µs.
+    pub fn launch(&self) -> f64 {
+        self.time("launch", 0.0).unwrap_or(0.0)
+    }
+
+    /// What a dispatch takes longer than in a chain of its own kind, as another kernel is in front of it.
+    pub fn turn(&self) -> f64 {
+        self.time("turn", 0.0).unwrap_or(0.0)
+    }
+
+    /// Bytes per second at which a working set is read.
+    pub fn bandwidth(&self, set: f64) -> f64 {
+        self.rate("read", set).filter(|r| *r > 0.0).unwrap_or(f64::INFINITY)
+    }
+
+    fn time(&self, name: &str, x: f64) -> Option<f64> {
+        self.profile.value(name, self.threads, |c| c.time(x))
+    }
+
+    fn rate(&self, name: &str, x: f64) -> Option<f64> {
+        self.profile.value(name, self.threads, |c| c.rate(x))
+    }
+
+    /// A launch, then bytes or operations at the device's rates: a GPU, or a CPU kernel of a class that was not
+    /// measured.
+    fn sized(&self, cost: &Cost, bind: Bind, set: f64) -> f64 {
+        let bytes = cost.read.eval(bind).saturating_add(cost.written.eval(bind)) as f64;
+        let flops = cost.flops.eval(bind) as f64;
+        let arithmetic = self.rate("flops", flops).filter(|r| *r > 0.0).map_or(0.0, |r| flops / r);
+        self.launch() + 1e6 * (bytes / self.bandwidth(set)).max(arithmetic)
+    }
+
+    fn cpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> f64 {
+        let work = match d.op {
+            "matmul" if d.kernel.ends_with("quantize") || d.kernel.ends_with("+rows") => self.prologue_rows(d, bind),
+            "matmul" => self.matmul(d, bind, set),
+            "attention" if d.kernel.starts_with("attention/") => self.attention(d, bind, set),
+            "delta_net" if d.kernel.starts_with("delta_net/") => self.delta_net(d, bind, set),
+            "conv" => self.conv(d, bind),
+            _ => None,
+        };
+        let items = d.grid.eval(bind);
+        let share = rounds(items, d.grain, self.threads) as f64;
+        let work = work.or_else(|| {
+            let width = d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| !s.is_weight()).map(|s| s.width);
+            let width = width.max()? as f64;
+            Some(share * self.time(class(d, bind), width)?)
+        });
+        work.unwrap_or_else(|| self.sized(&d.cost, bind, set) - self.launch())
+    }
+
+    /// A dispatch of a GPU by the curves of its op, launch included; none where there are none, and for steps that make
+    /// nothing but scratch.
+    fn gpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
+        // Operands that are no values of the graph (the batch's words, scratch) may come first.
+        let values = |is_written: bool| {
+            d.operands.iter().filter(move |o| o.is_written == is_written).filter_map(|o| o.sig.as_ref())
+        };
+        let read = d.cost.read.eval(bind) as f64;
+        let rows = values(true).find(|s| !s.is_state())?.rows.eval(bind);
+        match d.op {
+            "matmul" => {
+                let is_matrix = |o: &&Operand| {
+                    o.sig.as_ref().is_some_and(|s| s.is_weight() && s.rows.constant().is_some_and(|r| r > 1))
+                };
+                let matrices = || d.operands.iter().filter(is_matrix);
+                let weights = || matrices().filter_map(|o| o.sig.as_ref());
+                let all: f64 = weights().map(|s| s.bytes().eval(bind) as f64).sum();
+                // Shards of a weight are one of it.
+                let products = matrices().map(|o| o.what).collect::<std::collections::BTreeSet<_>>().len();
+                let is_pair = products > values(true).count();
+                let form = match (is_pair, d.kernel.contains("norm+")) {
+                    (true, _) => "pair",
+                    (false, true) => "norm",
+                    (false, false) => "sum",
+                };
+                let (mut stream, mut arithmetic) = (0.0, 0.0);
+                for s in weights() {
+                    let (format, bytes) = (s.dtype.name(), s.bytes().eval(bind) as f64);
+                    let at = |how: &str| {
+                        let alone = || self.stream(&format!("stream.{format}.{how}"), all, set);
+                        self.stream(&format!("stream.{format}.{form}.{how}"), all, set).or_else(alone)
+                    };
+                    let (hot, from_memory) = (at("hot")?, at("cold")?);
+                    // What is hot was measured of few bytes only: more of it are never slower than from memory.
+                    stream += bytes / all * (from_memory - (1.0 - self.coldness(set)) * (from_memory - hot).max(0.0));
+                    if rows > 1 {
+                        let operations = 2.0 * s.rows.constant().unwrap_or(0) as f64 * (s.width as u64 * rows) as f64;
+                        arithmetic += 1e6 * operations / self.rate(&format!("matmul.{format}"), rows as f64)?;
+                    }
+                }
+                (all > 0.0).then(|| stream.max(self.launch() + arithmetic))
+            }
+            // Measured with one row.
+            "attention" if (rows <= 8 || rows == bind.s) && d.kernel.starts_with("attention/") => {
+                let cache = d.operands.iter().filter_map(|o| o.sig.as_ref()).find_map(|s| s.cache())?;
+                self.time(&format!("attention.{}", measured_dim(cache.dim)), read)
+            }
+            "attention" if d.kernel.starts_with("attention/") => {
+                let cache = values(false).find_map(|s| s.cache())?;
+                let dim = measured_dim(cache.dim);
+                let rate = self.rate(&format!("attention.blocks.{dim}"), rows as f64)?;
+                Some(self.launch() + 1e6 * d.cost.flops.eval(bind) as f64 / rate)
+            }
+            "delta_net" if rows == bind.s => self.time("delta_net", read),
+            "sample" => self.time("sample", values(false).find(|s| !s.is_state())?.width as f64),
+            _ => None,
+        }
+    }
+
+    /// Time of so many bytes by a curve of them; those beyond its end at the rate at which the working set is read.
+    fn stream(&self, curve: &str, bytes: f64, set: f64) -> Option<f64> {
+        let end = self.profile.value(curve, self.threads, |c| c.x[c.x.len() - 1])?;
+        Some(self.time(curve, bytes.min(end))? + 1e6 * (bytes - end).max(0.0) / self.bandwidth(set))
+    }
+
+    /// Norm and rounding of one row of `k`, in µs.
+    fn prologue(&self, k: usize, norm: bool, q8: bool) -> f64 {
+        let k = k as f64;
+        let quantize = if q8 { self.time("quantize", k).unwrap_or(0.0) } else { 0.0 };
+        quantize + if norm { self.time("rms_norm", k).unwrap_or(0.0) } else { 0.0 }
+    }
+
+    fn prologue_rows(&self, d: &Dispatch, bind: Bind) -> Option<f64> {
+        let x = d.operands.first()?.sig.as_ref()?;
+        let rows = rounds(x.rows.eval(bind), d.grain, self.threads) as f64;
+        Some(rows * self.prologue(x.width, d.kernel.contains("norm+"), d.kernel.ends_with("quantize")))
+    }
+
+    fn matmul(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
+        let x = d.operands.first()?.sig.as_ref()?;
+        let (n, k) = (x.rows.eval(bind), x.width);
+        let matrices: Vec<&Sig> =
+            d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| is_matrix(s, k)).collect();
+        let bytes = |s: &Sig| s.bytes().eval(bind) as f64;
+        let rows = |s: &Sig| s.rows.constant().unwrap_or(0) as f64;
+        let (all, all_rows) =
+            (matrices.iter().map(|s| bytes(s)).sum::<f64>(), matrices.iter().map(|s| rows(s)).sum::<f64>());
+        if all <= 0.0 {
+            return None;
+        }
+        let cold = self.coldness(set);
+        let outputs = d.operands.iter().filter(|o| o.is_written).count();
+        // More products than outputs: two are read in turn and joined in the epilogue.
+        let is_pair = outputs < matrices.len();
+        let long = ((k as f64 / STREAM_K as f64).ln() / (LONG_K as f64 / STREAM_K as f64).ln()).clamp(0.0, 1.0);
+        let one = |x: f64| self.time("epilogue", x).unwrap_or(0.0);
+        let (mut stream, mut arithmetic, mut in_curve) = (0.0, 0.0, 0.0);
+        for s in &matrices {
+            let format = s.dtype.name();
+            let at = |how: &str| self.time(&format!("stream.{format}.{how}"), all);
+            let (hot, short) = (at("hot")?, at("cold")?);
+            let slower = at("long").map_or(1.0, |t| t / short.max(f64::MIN_POSITIVE));
+            let alone = short * (1.0 + long * (slower - 1.0));
+            // Two weights are read at the rate of one wherever their rows' length costs more than the turns.
+            let pair = at("pair").filter(|t| is_pair && cold > 0.5 && *t > alone);
+            let from_memory = pair.unwrap_or(alone);
+            // A dispatch of several formats: each has its part of the time that all bytes would take in it.
+            stream += bytes(s) / all * (hot + cold * (from_memory - hot).max(0.0));
+            // What the curve holds of epilogues: longer rows are priced by a curve of longer rows, with fewer items.
+            let of_curve = if pair.is_some() { 1.0 } else { (LONG_K as f64 / STREAM_K as f64).powf(cold * long) };
+            let items = rows(s) * k as f64 / (STREAM_K as f64 * of_curve) / TILE_ROWS as f64;
+            in_curve += if pair.is_some() { items / 2.0 * one(GLU_FLOPS) } else { items * one(0.0) };
+            if n > 1 {
+                arithmetic +=
+                    1e6 * 2.0 * rows(s) * (k as u64 * n) as f64 / self.rate(&format!("matmul.{format}"), n as f64)?;
+            }
+        }
+        let is_q8 = d.kernel.contains("tile16") || d.kernel.contains("mixed");
+        let is_redone = d.kernel.ends_with(".rows");
+        let prologue = match is_redone {
+            true => n as f64 * self.prologue(k, d.kernel.contains("norm+"), is_q8),
+            false => 0.0,
+        };
+        // The curve holds a launch, one rounded row of its own width and plain items.
+        let stream = stream - self.launch() - self.prologue(STREAM_K, false, is_q8);
+        let elements = (all_rows * n as f64).max(1.0);
+        let norm_flops = if d.kernel.contains("norm+") { 4 * k as u64 * n } else { 0 };
+        let products = 2 * all_rows as u64 * k as u64 * n;
+        let extra = d.cost.flops.eval(bind).saturating_sub(products).saturating_sub(norm_flops) as f64 / elements;
+        let items = d.grid.eval(bind) as f64;
+        let epilogue =
+            (items * n as f64 * one(extra * all_rows / (items * TILE_ROWS as f64)) - in_curve) / self.threads as f64;
+        let floor = 0.25 * stream.max(0.0);
+        Some(prologue + (stream + if n > 1 { 0.0 } else { epilogue }).max(arithmetic).max(floor))
+    }
+
+    fn attention(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
+        let cache = d.operands.iter().filter_map(|o| o.sig.as_ref()).find_map(|s| s.cache())?;
+        let q = d.operands.first()?.sig.as_ref()?;
+        let heads = (q.width / cache.dim.max(1)).max(1) as f64;
+        // The dispatch's own operations say how many (query, key) pairs there are, windows counted.
+        let pairs = d.cost.flops.eval(bind) as f64 / (4.0 * heads * cache.dim as f64);
+        let keys = pairs / (bind.t as f64).max(1.0);
+        let dim = measured_dim(cache.dim);
+        let scale = cache.dim as f64 / dim as f64;
+        let items = d.grid.eval(bind);
+        let share = rounds(items, d.grain, self.threads) as f64 / items.max(1) as f64;
+        if d.kernel.starts_with("attention/rows") {
+            let at = |how: &str| self.time(&format!("attention.rows.{dim}.{how}"), keys);
+            let (hot, from_memory) = (at("hot")?, at("cold")?);
+            // The heads of a group read the same keys: only one of them waits for memory.
+            let group = (heads / cache.heads.max(1) as f64).max(1.0);
+            let wait = self.coldness(set) * (from_memory - hot).max(0.0) * GROUP as f64 / group;
+            let item = hot + wait;
+            return Some(share * heads * bind.t as f64 * item * scale);
+        }
+        let pair = self.time(&format!("attention.blocks.{dim}"), keys)?;
+        Some(share * heads * bind.t as f64 * pair * scale)
+    }
+
+    /// Items are the key heads of each sequence, for all its rows.
+    fn delta_net(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
+        let items = d.grid.eval(bind).max(1);
+        let numbers = d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| s.role == Role::Recurrent);
+        let state = numbers.map(|s| s.width).max()? as f64 * bind.s as f64 / items as f64;
+        let form = if d.kernel.contains("conv") { "fused" } else { "plain" };
+        let share = rounds(items, d.grain, self.threads) as f64 * bind.t as f64 / (bind.s as f64).max(1.0);
+        if d.kernel.starts_with("delta_net/rows") {
+            let at = |how: &str| self.time(&format!("delta_net.rows.{form}.{how}"), state);
+            let (hot, from_memory) = (at("hot")?, at("cold")?);
+            return Some(share * (hot + self.coldness(set) * (from_memory - hot).max(0.0)));
+        }
+        Some(share * self.time(&format!("delta_net.chunks.{form}"), state)?)
+    }
+
+    /// Items are blocks of channels of each sequence, for all its rows.
+    fn conv(&self, d: &Dispatch, bind: Bind) -> Option<f64> {
+        let items = d.grid.eval(bind).max(1);
+        let width = d.operands.first()?.sig.as_ref()?.width as f64;
+        let share = rounds(items, d.grain, self.threads) as f64 / items as f64;
+        let curve = if d.kernel.ends_with("heads") { "conv.heads" } else { "conv" };
+        Some(share * bind.t as f64 * self.time(curve, width)?)
+    }
+
+    /// How much of a working set of `set` bytes comes from memory: 0 where all of it stays in the nearest caches,
+    /// 1 where none does, by what a byte costs.
+    pub fn coldness(&self, set: f64) -> f64 {
+        let cost = |set: f64| 1.0 / self.bandwidth(set);
+        // What stays in a cache is measured at 2 MB, what does not at the largest set of the profile.
+        let (hot, cold) = (cost(2e6), cost(f64::MAX));
+        if cold <= hot { 1.0 } else { ((cost(set) - hot) / (cold - hot)).clamp(0.0, 1.0) }
+    }
+}
+
+/// The nearest width of heads that is measured.
+fn measured_dim(dim: usize) -> usize {
+    [64, 128].into_iter().find(|have| dim <= have * 3 / 2).unwrap_or(256)
+}
+
+/// A dispatch touches no slot that the one before it writes, and writes none that it touches.
+fn is_apart(before: &Dispatch, d: &Dispatch) -> bool {
+    let written =
+        |d: &Dispatch| d.args.iter().zip(&d.operands).filter(|(_, o)| o.is_written).map(|(a, _)| *a).collect();
+    let (a, b): (Vec<BufRef>, Vec<BufRef>) = (written(before), written(d));
+    !d.args.iter().any(|x| a.contains(x)) && !before.args.iter().any(|x| b.contains(x))
+}
+
+/// A weight with rows of `k` that a matmul multiplies with: not a norm, not a bias.
+fn is_matrix(s: &Sig, k: usize) -> bool {
+    matches!(s.role, Role::Weight(_)) && s.width == k && s.rows.constant().is_some_and(|r| r > 1)
+}
+
+/// Bytes that a tick touches once each: weights and states.
+pub fn working_set(plan: &Plan, bind: Bind) -> f64 {
+    let mut seen = std::collections::BTreeSet::new();
+    let mut bytes = 0u64;
+    for d in &plan.dispatches {
+        let mut weights = 0;
+        for o in d.operands.iter().filter(|o| o.sig.as_ref().is_some_and(|s| s.is_weight()) && d.op != "embed") {
+            let size = o.bytes.eval(bind);
+            weights += size;
+            if seen.insert(o.what) {
+                bytes = bytes.saturating_add(size);
+            }
+        }
+        if matches!(d.op, "attention" | "delta_net") {
+            bytes = bytes.saturating_add(d.cost.read.eval(bind).saturating_sub(weights));
+        }
+    }
+    bytes as f64
+}
+
+/// The curve of an op that works row by row.
+fn class(d: &Dispatch, bind: Bind) -> &'static str {
+    match d.op {
+        "elementwise" => {
+            let out = |o: &&Operand| o.is_written && matches!(o.what, OperandId::Value(_));
+            let numbers = d.operands.iter().filter(out).map(|o| o.bytes.eval(bind) / 4).sum::<u64>().max(1);
+            if d.cost.flops.eval(bind) / numbers >= 8 { "elementwise.fn" } else { "elementwise" }
+        }
+        // Rows are copied from one place to another.
+        "copy" | "state_read" | "state_write" | "window" => "gather_rows",
+        other => other,
+    }
+}

@@ -1,0 +1,67 @@
+//! What a CPU kernel is called with.
+//!
+//! The rule that makes its `unsafe` sound stands at the top of [`crate::cpu::memory`].
+
+use std::ops::Range;
+
+use crate::batch::StepBatch;
+use crate::cpu::items::Items;
+use crate::cpu::memory::{Claims, RawBuf};
+use crate::expr::Bind;
+use crate::simd::Simd;
+
+/// What one worker of a dispatch is called with.
+pub struct CpuCall<'a> {
+    /// Operands in the order of `Step::args`.
+    pub args: &'a [RawBuf],
+    /// The step batch.
+    pub batch: &'a StepBatch,
+    /// Values of the symbols.
+    pub bind: Bind,
+    /// Work items left.
+    pub items: &'a Items,
+    /// Vector kernels of this processor.
+    pub simd: &'static Simd,
+    /// Which worker this is.
+    pub worker: usize,
+    /// Where written ranges are noted, in tests.
+    pub claims: Option<&'a Claims>,
+}
+
+impl CpuCall<'_> {
+    /// The bytes of an operand.
+    pub fn bytes(&self, arg: usize) -> &[u8] {
+        let b = self.args[arg];
+        // SAFETY: the device keeps the buffer alive for the dispatch; inputs are not written in it (rule of `cpu::memory`).
+        unsafe { std::slice::from_raw_parts(b.ptr, b.len) }
+    }
+
+    /// The numbers of an f32 operand.
+    pub fn f32s(&self, arg: usize) -> &[f32] {
+        bytemuck::cast_slice(self.bytes(arg))
+    }
+
+    /// Part of the bytes of an operand; for states, which are read at places other workers do not write.
+    pub fn bytes_at(&self, arg: usize, range: Range<usize>) -> &[u8] {
+        let b = self.args[arg].slice(range.start, range.end.saturating_sub(range.start));
+        // SAFETY: inside the buffer (checked by `slice`); not written by another item (rule of `cpu::memory`).
+        unsafe { std::slice::from_raw_parts(b.ptr, b.len) }
+    }
+
+    /// The bytes of an output that belong to the caller's work item.
+    #[allow(clippy::mut_from_ref)]
+    pub fn write_bytes(&self, arg: usize, range: Range<usize>) -> &mut [u8] {
+        let b = self.args[arg].slice(range.start, range.end.saturating_sub(range.start));
+        if let Some(claims) = self.claims {
+            claims.add(self.worker, b);
+        }
+        // SAFETY: inside the buffer (checked by `slice`); disjoint from other items' ranges (rule of `cpu::memory`).
+        unsafe { std::slice::from_raw_parts_mut(b.ptr, b.len) }
+    }
+
+    /// The numbers of an f32 output that belong to the caller's work item.
+    #[allow(clippy::mut_from_ref)]
+    pub fn write(&self, arg: usize, range: Range<usize>) -> &mut [f32] {
+        bytemuck::cast_slice_mut(self.write_bytes(arg, range.start * 4..range.end * 4))
+    }
+}

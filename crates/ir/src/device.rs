@@ -1,0 +1,293 @@
+//! What a device does: it owns memory, keeps recordings of dispatches, runs them and times them. It knows no op.
+
+use std::any::Any;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::batch::StepBatch;
+use crate::plan::Plan;
+use crate::target::Target;
+
+/// The bytes of a weight, wherever they live: mapped from the file or made at load.
+pub type WeightData = Arc<dyn AsRef<[u8]> + Send + Sync>;
+
+/// What a device could not do.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The plan has a row without a kernel.
+    #[error("dispatch {n} ({name}) has no kernel on {device}: {why}")]
+    Gap {
+        /// Row of the plan.
+        n: usize,
+        /// Its name.
+        name: String,
+        /// The device.
+        device: String,
+        /// The gap's reason.
+        why: &'static str,
+    },
+    /// Memory could not be had.
+    #[error("{device} cannot hold {asked} bytes of {what}: use a smaller --context, --batch or model")]
+    Memory {
+        /// The device.
+        device: String,
+        /// Bytes.
+        asked: u64,
+        /// For what.
+        what: String,
+    },
+    /// The device failed while it worked.
+    #[error("{device} failed{at}: {why}")]
+    Failed {
+        /// The device.
+        device: String,
+        /// Where, as ` at dispatch 12 (blk.3.ffn_down)`, or nothing where that is not known.
+        at: String,
+        /// What it said, and what to do.
+        why: String,
+    },
+    /// A kernel failed on the device, some time before this was noticed: nothing on it can be used any more.
+    #[error("{device} failed: {why}")]
+    Lost {
+        /// The device.
+        device: String,
+        /// What it said.
+        why: String,
+    },
+    /// The step batch does not fit the plan.
+    #[error("the step batch does not fit the plan: {0}")]
+    Batch(String),
+    /// The device has no such way of working; the sentence says what to choose instead.
+    #[error("{0}")]
+    Choice(String),
+}
+
+/// How the dispatches of a run are grouped into submissions. No policy waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Commit {
+    /// One submission a dispatch.
+    Each,
+    /// One submission for so many dispatches.
+    Every(usize),
+    /// One submission a run, made afresh for each.
+    Tick,
+    /// One submission a run: a recording that the device keeps and plays again.
+    Replay,
+}
+
+impl Commit {
+    /// The most dispatches of one submission, at least 1.
+    pub fn size(self) -> usize {
+        match self {
+            Commit::Each => 1,
+            Commit::Every(k) => k.max(1),
+            Commit::Tick | Commit::Replay => usize::MAX,
+        }
+    }
+
+    /// Submissions of a run of so many dispatches; a run of none is one too.
+    pub fn submissions(self, dispatches: usize) -> usize {
+        dispatches.div_ceil(self.size()).max(1)
+    }
+}
+
+impl fmt::Display for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Commit::Each => f.write_str("each"),
+            Commit::Every(k) => write!(f, "every:{k}"),
+            Commit::Tick => f.write_str("tick"),
+            Commit::Replay => f.write_str("replay"),
+        }
+    }
+}
+
+impl FromStr for Commit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Commit, String> {
+        match text {
+            "each" => Ok(Commit::Each),
+            "tick" => Ok(Commit::Tick),
+            "replay" => Ok(Commit::Replay),
+            _ => {
+                let every = text.strip_prefix("every:").and_then(|k| k.parse().ok()).filter(|&k| k > 0);
+                every.map(Commit::Every).ok_or_else(|| "give each, every:K (such as every:8), tick or replay".into())
+            }
+        }
+    }
+}
+
+/// How runs are handed over. As text: the policy, with `+thread` behind it where a second thread encodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct HandOver {
+    /// Which dispatches go together.
+    pub commit: Commit,
+    /// A second thread encodes and submits, so that [`Device::submit`] returns at once.
+    pub encode_thread: bool,
+    /// Where the recording has no stamps of its own, each submission is stamped at its begin and its end.
+    pub timed: bool,
+}
+
+impl HandOver {
+    /// By this policy, on the calling thread, without stamps.
+    pub fn by(commit: Commit) -> HandOver {
+        HandOver { commit, encode_thread: false, timed: false }
+    }
+}
+
+impl fmt::Display for HandOver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.commit, if self.encode_thread { "+thread" } else { "" })
+    }
+}
+
+impl FromStr for HandOver {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<HandOver, String> {
+        let commit = text.strip_suffix("+thread");
+        Ok(HandOver { commit: commit.unwrap_or(text).parse()?, encode_thread: commit.is_some(), timed: false })
+    }
+}
+
+impl TryFrom<String> for HandOver {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<HandOver, String> {
+        text.parse()
+    }
+}
+
+impl From<HandOver> for String {
+    fn from(how: HandOver) -> String {
+        how.to_string()
+    }
+}
+
+/// Time that the host spent on encoding and submitting, on whatever thread, since the device was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostTime {
+    /// All of it.
+    pub encode: Duration,
+    /// The part of each run before its first submission: the device cannot be at work on it yet.
+    pub ahead: Duration,
+}
+
+/// What was counted while running.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Dispatches run.
+    pub dispatches: u64,
+    /// Barriers: on the CPU, joins of the pool.
+    pub barriers: u64,
+    /// Submissions.
+    pub commits: u64,
+    /// Waits of the host.
+    pub waits: u64,
+    /// Copies.
+    pub copies: u64,
+}
+
+/// A kept recording of a plan, as its device keeps it.
+pub struct Recording(pub Box<dyn Any + Send>);
+
+/// A run that was handed to a device: by it its outputs are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Submissions whose outputs a device keeps, where it keeps more than the last.
+pub const RING: usize = 8;
+
+/// Words that are zero between dispatches, which every device of text kernels has: `Arg::Zeros`.
+pub const ZERO_WORDS: usize = 1 << 20;
+
+/// A device.
+pub trait Device: Send {
+    /// Name: `cpu`.
+    fn name(&self) -> &str;
+    /// The kernel language it runs.
+    fn target(&self) -> Target;
+    /// Bytes of memory it has for weights and caches; none where it does not tell, or where weights stay in the file.
+    fn memory(&self) -> Option<u64>;
+    /// Takes the weights of a model, shards as weights of their own, by index. They are made while they are taken: a
+    /// device with memory of its own drops each as soon as it is copied.
+    fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError>;
+    /// As [`Device::take_weights`], of weights that are all made.
+    fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
+        self.take_weights(&mut weights.into_iter())
+    }
+    /// Makes zeroed states of the given sizes in bytes.
+    fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError>;
+    /// Starts a recording.
+    fn begin(&mut self, plan: &Arc<Plan>);
+    /// Records a dispatch of the plan.
+    fn encode(&mut self, n: usize) -> Result<(), DeviceError>;
+    /// Records a time stamp at this place.
+    fn stamp(&mut self);
+    /// Ends the recording.
+    fn finish(&mut self) -> Recording;
+    /// Changes how runs are handed over from now on; an error where the device has no such way.
+    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError>;
+    /// Writes the parameters of the batch and hands a recording over. It may still run when this returns, and may not be
+    /// encoded yet: then what goes wrong comes back from a later call.
+    fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError>;
+    /// Ticks of one recording that [`Device::submit_many`] hands over in one submission: 1 where every run is one of its own.
+    fn most_ticks(&self) -> usize;
+    /// Hands several runs of a recording over at once, each of which reads what the one before sampled. Their batches are of
+    /// one shape, and no more than [`Device::most_ticks`]. Gives their tickets in order.
+    fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError>;
+    /// Waits until everything handed over is done.
+    fn wait(&mut self) -> Result<(), DeviceError>;
+    /// Submissions worth handing over before the first one's output is read: 1 where [`Device::submit`] runs to the end,
+    /// at most [`RING`].
+    fn in_flight(&self) -> usize;
+    /// Time stamps of the last run, in seconds from its start, in the order of recording.
+    fn stamps(&self) -> &[f64];
+    /// The numbers of an output of a run, `rows` rows of it, once it is done. The run is one of the last
+    /// [`Device::in_flight`] submissions.
+    fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError>;
+    /// Copies a state's bytes out.
+    fn read_state(&mut self, index: usize) -> Vec<u8>;
+    /// Overwrites a state's bytes.
+    fn write_state(&mut self, index: usize, bytes: &[u8]);
+    /// Overwrites a state with what another of the same size holds, in the order of the runs; nothing waits for it.
+    fn copy_state(&mut self, from: usize, to: usize);
+    /// Before every run, fills slots with NaN and puts guard bytes behind each, and notes who writes where: for tests.
+    fn set_guards(&mut self, on: bool);
+    /// The guard bytes are as they were put, and no two workers wrote to the same place in one dispatch.
+    fn guards_intact(&mut self) -> bool;
+    /// Counts since the start, of all runs that were waited for.
+    fn counts(&self) -> Counts;
+    /// What handing over cost the host so far, of all runs that were waited for; zero where nothing is handed over.
+    fn host_time(&self) -> HostTime;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_of_handing_over_is_read_as_it_is_written() {
+        for text in ["each", "every:8", "tick", "replay", "every:3+thread", "tick+thread"] {
+            assert_eq!(text.parse::<HandOver>().expect(text).to_string(), text);
+        }
+        for text in ["", "every:0", "every:", "every:x", "+thread", "tick+threads", "Tick"] {
+            assert!(text.parse::<HandOver>().is_err_and(|e| e.contains("every:K")), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn submissions_are_the_dispatches_in_groups() {
+        let of = |commit: Commit| [0, 1, 8, 9].map(|n| commit.submissions(n));
+        assert_eq!(of(Commit::Each), [1, 1, 8, 9]);
+        assert_eq!(of(Commit::Every(8)), [1, 1, 1, 2]);
+        assert_eq!(of(Commit::Tick), [1, 1, 1, 1]);
+        assert_eq!(of(Commit::Replay), [1, 1, 1, 1]);
+    }
+}

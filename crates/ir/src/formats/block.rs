@@ -1,0 +1,173 @@
+//! What a format says of one block: integer codes, scales and offsets, and the one formula that makes values of them.
+
+/// Largest block of any format, in elements.
+pub const MAX_BLOCK: usize = 256;
+/// Largest number of scale groups in one block.
+pub const MAX_GROUPS: usize = 16;
+
+/// How the codes of a format become numbers: `value = (d * sc[g]) * number(code) + off`, where
+/// `number(code) = table[code]` if there is a table, else `code - zero`; and `off` follows [`Offset`].
+/// All arithmetic is in f32, in exactly this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSpec {
+    /// Elements in a block.
+    pub block: usize,
+    /// Bytes of a stored block.
+    pub bytes: usize,
+    /// Elements that share one scale: 16 or 32.
+    pub group: usize,
+    /// Bits of a code: 2, 3, 4, 5, 6 or 8. Codes are unsigned.
+    pub bits: u32,
+    /// Subtracted from a code (0 where there is a table).
+    pub zero: i32,
+    /// Where the offset of a group comes from.
+    pub offset: Offset,
+    /// Non-linear code book (IQ4): 16 signed bytes.
+    pub table: Option<&'static [i8; 16]>,
+    /// True if the block carries integer sub-scales (`sc`, `m`); false if every `sc` is 1.
+    pub sub_scales: bool,
+}
+
+/// Where the offset of a group comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offset {
+    /// There is none.
+    None,
+    /// `off = m`: one f16 per block (Q4_1, Q5_1), in [`Unpacked::m`].
+    Plain,
+    /// `off = -(m * mc[g])`: an f16 per block times an unsigned integer per group (Q2_K, Q4_K, Q5_K).
+    Scaled,
+}
+
+/// One block, taken apart.
+#[derive(Clone, Debug)]
+pub struct Unpacked {
+    /// Unsigned codes, `block` of them, in the order of the elements.
+    pub codes: [u8; MAX_BLOCK],
+    /// Scale of the block (an f16 in the file, widened).
+    pub d: f32,
+    /// Offset of the block (an f16 in the file, widened; 0 where there is none).
+    pub m: f32,
+    /// Integer sub-scale of each group (1 where the format has none).
+    pub sc: [i8; MAX_GROUPS],
+    /// Integer offset scale of each group ([`Offset::Scaled`] only).
+    pub mc: [u8; MAX_GROUPS],
+}
+
+impl Default for Unpacked {
+    fn default() -> Self {
+        Unpacked { codes: [0; MAX_BLOCK], d: 0.0, m: 0.0, sc: [1; MAX_GROUPS], mc: [0; MAX_GROUPS] }
+    }
+}
+
+impl BlockSpec {
+    /// The values of a block taken apart: the formula at [`BlockSpec`], the only one there is. `out` gets the first
+    /// `block` values (fewer if it is shorter).
+    ///
+    /// Where there is no offset nothing is added, so that a product of -0.0 stays -0.0.
+    #[inline(always)]
+    pub fn values(&self, u: &Unpacked, out: &mut [f32]) {
+        let codes = u.codes[..self.block.min(MAX_BLOCK)].chunks_exact(self.group);
+        for (g, (codes, out)) in codes.zip(out.chunks_mut(self.group)).enumerate() {
+            let scale = u.d * f32::from(u.sc[g]);
+            let offset = match self.offset {
+                Offset::None => None,
+                Offset::Plain => Some(u.m),
+                Offset::Scaled => Some(-(u.m * f32::from(u.mc[g]))),
+            };
+            let product = |code: u8| {
+                let number = match self.table {
+                    Some(table) => i32::from(table[usize::from(code & 15)]),
+                    None => i32::from(code) - self.zero,
+                };
+                scale * number as f32
+            };
+            match offset {
+                None => out.iter_mut().zip(codes).for_each(|(out, &code)| *out = product(code)),
+                Some(offset) => out.iter_mut().zip(codes).for_each(|(out, &code)| *out = product(code) + offset),
+            }
+        }
+    }
+}
+
+/// What a format has to answer. Everything is about whole blocks (for the float formats a block is one element).
+///
+/// The methods on slices panic when a slice is shorter than a block; [`super::convert`]'s functions
+/// check lengths first and are what to call on anything that comes from a file.
+pub trait FormatDef: Sync {
+    /// The name: lower case, as in `--weights q4_k`.
+    fn name(&self) -> &'static str;
+    /// Number of the type in a GGUF file.
+    fn ggml(&self) -> u32;
+    /// Elements in a block: 1, 32 or 256.
+    fn block(&self) -> usize;
+    /// Bytes of a stored block.
+    fn block_bytes(&self) -> usize;
+    /// The meaning of the codes; `None` for the float formats, which have no codes.
+    fn spec(&self) -> Option<BlockSpec>;
+    /// Takes one stored block apart. Sets every field, codes and groups as far as the block has them; where the format
+    /// has no such field, to the neutral value (1 for `sc`, 0 for `m` and `mc`). Does nothing for the float formats.
+    fn unpack(&self, block: &[u8], out: &mut Unpacked);
+    /// Puts one block together again, the exact inverse of [`FormatDef::unpack`] (a NaN scale stays a NaN).
+    /// `d` and `m` are rounded to f16. Does nothing for the float formats.
+    fn pack(&self, parts: &Unpacked, block: &mut [u8]);
+    /// Values of whole stored blocks: [`BlockSpec::values`] of every unpacked block, or the floats widened.
+    fn dequantize(&self, stored: &[u8], out: &mut [f32]);
+    /// Rounds whole blocks of `x` to the format. Finite input only: an infinity or a NaN gives some valid block, not
+    /// a useful one (the float formats keep both).
+    fn quantize(&self, x: &[f32], out: &mut [u8]);
+}
+
+/// What a block format writes down; the rest of [`FormatDef`] follows from it, compiled for each format.
+pub trait BlockFormat: Sync {
+    /// The name: lower case, as users write it.
+    const NAME: &'static str;
+    /// Number of the type in a GGUF file.
+    const GGML: u32;
+    /// Sizes of a block and the meaning of its codes.
+    const SPEC: BlockSpec;
+    /// See [`FormatDef::unpack`].
+    fn unpack(block: &[u8], out: &mut Unpacked);
+    /// See [`FormatDef::pack`].
+    fn pack(parts: &Unpacked, block: &mut [u8]);
+    /// Chooses scales (already rounded as they will be stored) and codes for one block of values.
+    fn fit(x: &[f32], out: &mut Unpacked);
+}
+
+impl<T: BlockFormat> FormatDef for T {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+    fn ggml(&self) -> u32 {
+        T::GGML
+    }
+    fn block(&self) -> usize {
+        T::SPEC.block
+    }
+    fn block_bytes(&self) -> usize {
+        T::SPEC.bytes
+    }
+    fn spec(&self) -> Option<BlockSpec> {
+        Some(T::SPEC)
+    }
+    fn unpack(&self, block: &[u8], out: &mut Unpacked) {
+        T::unpack(&block[..T::SPEC.bytes], out);
+    }
+    fn pack(&self, parts: &Unpacked, block: &mut [u8]) {
+        T::pack(parts, &mut block[..T::SPEC.bytes]);
+    }
+    fn dequantize(&self, stored: &[u8], out: &mut [f32]) {
+        let mut parts = Unpacked::default();
+        for (block, values) in stored.chunks_exact(T::SPEC.bytes).zip(out.chunks_exact_mut(T::SPEC.block)) {
+            T::unpack(block, &mut parts);
+            T::SPEC.values(&parts, values);
+        }
+    }
+    fn quantize(&self, x: &[f32], out: &mut [u8]) {
+        let mut parts = Unpacked::default();
+        for (values, block) in x.chunks_exact(T::SPEC.block).zip(out.chunks_exact_mut(T::SPEC.bytes)) {
+            T::fit(values, &mut parts);
+            T::pack(&parts, block);
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Choosing scales and codes for a block of values.
+//!
+//! Two families. The *plain* rules take the range of a block and round; they give the bits that the `gguf` package
+//! gives. The *searched* rules try several scales for each group, solve the least-squares problem for the codes each
+//! of them yields, and keep the scale with the smallest squared error; then scales are rounded to the sub-scales
+//! of the block and the codes are chosen again for the scales that will really be stored.
+
+use super::block::{BlockSpec, MAX_GROUPS, Unpacked};
+use half::f16;
+
+/// Partial sums of a group: groups are whole multiples of this, and the compiler may not regroup a sum of floats itself.
+const LANES: usize = 8;
+
+/// `value` as an f16 can hold it.
+fn half(value: f32) -> f32 {
+    f16::from_f32(value).to_f32()
+}
+
+/// As [`half`], with values beyond the range of f16 at its end instead of infinite.
+fn finite_half(value: f32) -> f32 {
+    half(value.clamp(-65504.0, 65504.0))
+}
+
+/// `1 / d`, or 0 where there is nothing to scale.
+fn inverse(d: f32) -> f32 {
+    if d == 0.0 { 0.0 } else { 1.0 / d }
+}
+
+/// 1.5 * 2^23: a small number added to it loses its fraction (ties to even) and stands in the low bits.
+const MAGIC: f32 = 12_582_912.0;
+
+/// The nearest integer in `low..=high`, ties to even; both ends below 2^22 in size. Written without `round`, which is
+/// a library call on processors from before SSE 4.1.
+#[inline(always)]
+fn nearest(y: f32, low: f32, high: f32) -> f32 {
+    (y.clamp(low, high) + MAGIC) - MAGIC
+}
+
+/// The nearest integer to `y`, from 0 to 65535. A checked conversion (`as`) is several times slower.
+#[inline(always)]
+fn low_bits(y: f32) -> u16 {
+    (y + MAGIC).to_bits() as u16
+}
+
+/// The first value of largest size, with its sign; 0 for a block of zeros.
+fn extreme(x: &[f32]) -> f32 {
+    x.iter().fold(0.0, |best: f32, &x| if x.abs() > best.abs() { x } else { best })
+}
+
+/// No scales and offsets but the block's own, and none yet.
+fn reset(out: &mut Unpacked) {
+    (out.d, out.m) = (0.0, 0.0);
+    out.sc = [1; MAX_GROUPS];
+    out.mc = [0; MAX_GROUPS];
+}
+
+/// Plain, without offset (Q4_0, Q5_0): the extreme value gets code 0, which stands for `-zero`.
+pub fn plain_signed(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
+    reset(out);
+    let zero = spec.zero as f32;
+    let d = extreme(x) / -zero;
+    let scale = inverse(d);
+    for (code, x) in out.codes.iter_mut().zip(x) {
+        *code = (x * scale + (zero + 0.5)).min(2.0 * zero - 1.0) as u8;
+    }
+    out.d = half(d);
+}
+
+/// Plain, with offset (Q4_1, Q5_1): the smallest value gets code 0, the largest the highest code.
+pub fn plain_offset(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
+    reset(out);
+    let top = ((1u32 << spec.bits) - 1) as f32;
+    let low = x.iter().copied().fold(f32::INFINITY, |a, b| if b < a { b } else { a });
+    let high = x.iter().copied().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a });
+    let d = (high - low) / top;
+    let scale = inverse(d);
+    for (code, x) in out.codes.iter_mut().zip(x) {
+        *code = ((x - low) * scale + 0.5).min(top) as u8;
+    }
+    (out.d, out.m) = (half(d), half(low));
+}
+
+/// Plain 8 bit (Q8_0): the largest size gets 127; halves round away from zero.
+pub fn plain_bytes(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
+    reset(out);
+    let mut largest = [0f32; LANES];
+    for x in x.as_chunks::<LANES>().0 {
+        largest.iter_mut().zip(x).for_each(|(largest, x)| *largest = largest.max(x.abs()));
+    }
+    let d = largest.iter().copied().fold(0.0, f32::max) / 127.0;
+    let scale = inverse(d);
+    let zero = spec.zero as f32;
+    for (code, x) in out.codes.iter_mut().zip(x) {
+        let y = x * scale;
+        let even = nearest(y, -127.0, 127.0);
+        let rest = y - even;
+        // Ties that went to the even number nearer to zero go back.
+        let up = if rest == 0.5 && y > 0.0 { 1.0 } else { 0.0 };
+        let down = if rest == -0.5 && y < 0.0 { 1.0 } else { 0.0 };
+        *code = low_bits(even + zero + up - down) as u8;
+    }
+    out.d = half(d);
+}
+
+/// How values scaled to code units become numbers, for the searched rules without offset.
+#[derive(Clone, Copy)]
+pub enum Codes {
+    /// Integers from `-zero` to `zero - 1`.
+    Even {
+        /// The code of 0.
+        zero: f32,
+    },
+    /// Entries of a code book, found by half-unit steps from -128 (see [`nearest_entries`]).
+    Book {
+        /// The book: ascending.
+        table: &'static [i8; 16],
+        /// Code of the nearest entry for each half unit.
+        nearest: &'static [u8; 512],
+    },
+}
+
+impl Codes {
+    /// The code for a value in code units.
+    #[inline(always)]
+    fn code(self, y: f32) -> u8 {
+        match self {
+            Codes::Even { zero } => (nearest(y, -zero, zero - 1.0) + zero) as u8,
+            Codes::Book { nearest, .. } => nearest[half_unit(y)],
+        }
+    }
+
+    /// What the extreme value of a group may become, in code units: around both ends of the numbers, up to nearly a
+    /// step outside and inside.
+    fn targets(self) -> [f32; 12] {
+        let (low, high, step) = match self {
+            Codes::Even { zero } => (-zero, zero - 1.0, 0.3),
+            Codes::Book { table, .. } => (f32::from(table[0]), f32::from(table[15]), 5.0),
+        };
+        std::array::from_fn(|i| {
+            let (end, i) = if i < 7 { (low, i as f32 - 3.0) } else { (high, i as f32 - 9.0) };
+            end + i * step
+        })
+    }
+}
+
+/// Index of the half unit that holds `y`, counted from -128. A `y` on the border of two may get either: that is the
+/// middle of two entries at most, and both are nearest.
+#[inline(always)]
+fn half_unit(y: f32) -> usize {
+    usize::from(low_bits(y.clamp(-128.0, 127.5) * 2.0 + 255.5) & 511)
+}
+
+/// For each half unit from -128: the code of the nearest entry of an ascending code book. Exact, because the middle
+/// between two entries is a multiple of half a unit.
+pub const fn nearest_entries(table: &[i8; 16]) -> [u8; 512] {
+    let mut out = [0; 512];
+    let (mut i, mut code) = (0, 0);
+    while i < 512 {
+        // Value i / 2 - 128; twice the middle of two entries is their sum.
+        while code < 15 && i as i32 - 256 >= table[code] as i32 + table[code + 1] as i32 {
+            code += 1;
+        }
+        out[i] = code as u8;
+        i += 1;
+    }
+    out
+}
+
+/// Largest group of any format.
+const MAX_GROUP: usize = 32;
+
+/// Sum of the lanes.
+#[inline(always)]
+fn total(lanes: [f32; LANES]) -> f32 {
+    lanes.iter().sum()
+}
+
+/// The scale with the smallest squared error for a group without offset.
+fn search_scale(codes: Codes, x: &[f32]) -> f32 {
+    match codes {
+        Codes::Even { zero } => search_scale_by(|y| nearest(y, -zero, zero - 1.0), codes.targets(), x),
+        Codes::Book { table, nearest } => {
+            search_scale_by(|y| f32::from(table[usize::from(nearest[half_unit(y)] & 15)]), codes.targets(), x)
+        }
+    }
+}
+
+/// [`search_scale`] for the numbers that `round` rounds to, with the extreme value at each of `targets`.
+#[inline(always)]
+fn search_scale_by(round: impl Fn(f32) -> f32, targets: [f32; 12], x: &[f32]) -> f32 {
+    let end = extreme(x);
+    // Below this an inverse is not finite, and an f16 scale would be 0 anyway.
+    if end.abs() < 1e-30 {
+        return 0.0;
+    }
+    // In units of the extreme value, so that sums of squares neither vanish nor overflow.
+    let mut units = [0f32; MAX_GROUP];
+    units.iter_mut().zip(x).for_each(|(unit, x)| *unit = x / end);
+    let units = &units[..x.len().min(MAX_GROUP)];
+    let (mut best, mut best_gain) = (0.0, 0.0);
+    for target in targets {
+        let (mut xn, mut nn) = ([0f32; LANES], [0f32; LANES]);
+        for units in units.as_chunks::<LANES>().0 {
+            for (lane, unit) in units.iter().enumerate() {
+                let n = round(unit * target);
+                xn[lane] += unit * n;
+                nn[lane] += n * n;
+            }
+        }
+        // Squared error of the best scale for these numbers: sum(x^2) - xn^2 / nn.
+        let (xn, nn) = (total(xn), total(nn));
+        let gain = xn * xn / nn;
+        if nn > 0.0 && gain > best_gain {
+            (best, best_gain) = (xn / nn * end, gain);
+        }
+    }
+    best
+}
+
+/// Searched, one scale for the block and no offset (IQ4_NL).
+pub fn searched(codes: Codes, x: &[f32], out: &mut Unpacked) {
+    reset(out);
+    out.d = finite_half(search_scale(codes, x));
+    let scale = inverse(out.d);
+    for (code, x) in out.codes.iter_mut().zip(x) {
+        *code = codes.code(x * scale);
+    }
+}
+
+/// Searched, signed sub-scales from `-limit` to `limit - 1` and no offset (Q3_K, Q6_K, IQ4_XS).
+pub fn searched_signed(spec: &BlockSpec, codes: Codes, limit: f32, x: &[f32], out: &mut Unpacked) {
+    reset(out);
+    let mut scales = [0f32; MAX_GROUPS];
+    for (scale, x) in scales.iter_mut().zip(x.chunks_exact(spec.group)) {
+        *scale = search_scale(codes, x);
+    }
+    // The largest scale gets `-limit`: the negative side has one step more.
+    out.d = finite_half(extreme(&scales) / -limit);
+    let steps = inverse(out.d);
+    for (g, (x, chosen)) in x.chunks_exact(spec.group).zip(out.codes.chunks_exact_mut(spec.group)).enumerate() {
+        out.sc[g] = nearest(scales[g] * steps, -limit, limit - 1.0) as i8;
+        let scale = inverse(out.d * f32::from(out.sc[g]));
+        for (code, x) in chosen.iter_mut().zip(x) {
+            *code = codes.code(x * scale);
+        }
+    }
+}
+
+/// Scale and offset (both not negative; `x = scale * code - offset`) with the smallest squared error for a group.
+fn search_offset(top: f32, x: &[f32]) -> (f32, f32) {
+    let low = x.iter().copied().fold(0.0, f32::min);
+    let high = x.iter().copied().fold(low, f32::max);
+    let range = high - low;
+    if range < 1e-30 {
+        return (0.0, -low);
+    }
+    // In units of the range above the lowest value, so that sums of squares neither vanish nor overflow.
+    let mut units = [0f32; MAX_GROUP];
+    units.iter_mut().zip(x).for_each(|(unit, x)| *unit = (x - low) / range);
+    let units = units[..x.len().min(MAX_GROUP)].as_chunks::<LANES>().0;
+    let count = x.len() as f32;
+    let (mut best, mut best_error) = ((range / top, -low), f32::INFINITY);
+    for step in -4..=4 {
+        let scale = top + 0.2 * step as f32;
+        let (mut n, mut nn, mut y, mut yn) = ([0f32; LANES], [0f32; LANES], [0f32; LANES], [0f32; LANES]);
+        for units in units {
+            for (lane, &unit) in units.iter().enumerate() {
+                let code = nearest(unit * scale, 0.0, top);
+                n[lane] += code;
+                nn[lane] += code * code;
+                y[lane] += unit;
+                yn[lane] += unit * code;
+            }
+        }
+        let (n, nn, y, yn) = (total(n), total(nn), total(y), total(yn));
+        let spread = count * nn - n * n;
+        if spread <= 0.0 {
+            continue;
+        }
+        // Least squares for `unit = a * code + b`.
+        let mut a = (count * yn - n * y) / spread;
+        let mut b = (y - a * n) / count;
+        if b > -low / range {
+            // The offset can only be subtracted: the best scale for none.
+            b = -low / range;
+            a = (yn - b * n) / nn;
+        }
+        let mut error = [0f32; LANES];
+        for units in units {
+            for (lane, &unit) in units.iter().enumerate() {
+                let rest = unit - b - a * nearest(unit * scale, 0.0, top);
+                error[lane] += rest * rest;
+            }
+        }
+        let error = total(error);
+        if a > 0.0 && error < best_error {
+            (best, best_error) = ((a * range, -(low + b * range)), error);
+        }
+    }
+    best
+}
+
+/// Searched, unsigned sub-scales and offset scales from 0 to `limit` (Q2_K, Q4_K, Q5_K).
+pub fn searched_offset(spec: &BlockSpec, limit: f32, x: &[f32], out: &mut Unpacked) {
+    reset(out);
+    let top = ((1u32 << spec.bits) - 1) as f32;
+    let mut pairs = [(0f32, 0f32); MAX_GROUPS];
+    for (pair, x) in pairs.iter_mut().zip(x.chunks_exact(spec.group)) {
+        *pair = search_offset(top, x);
+    }
+    out.d = finite_half(pairs.iter().fold(0.0, |a: f32, p| a.max(p.0)) / limit);
+    out.m = finite_half(pairs.iter().fold(0.0, |a: f32, p| a.max(p.1)) / limit);
+    let (steps, offset_steps) = (inverse(out.d), inverse(out.m));
+    for (g, (x, chosen)) in x.chunks_exact(spec.group).zip(out.codes.chunks_exact_mut(spec.group)).enumerate() {
+        out.sc[g] = nearest(pairs[g].0 * steps, 0.0, limit) as i8;
+        out.mc[g] = nearest(pairs[g].1 * offset_steps, 0.0, limit) as u8;
+        let scale = inverse(out.d * f32::from(out.sc[g]));
+        let offset = out.m * f32::from(out.mc[g]);
+        for (code, x) in chosen.iter_mut().zip(x) {
+            *code = nearest((x + offset) * scale, 0.0, top) as u8;
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! IQ4_NL: 32 codes of 4 bits through a code book, `value = d * table[code]`.
+//!
+//! Layout: f16 `d`, then 16 bytes of codes (elements 0–15 in the low nibbles, 16–31 in the high).
+
+use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
+use crate::formats::block::{BlockFormat, BlockSpec, MAX_GROUPS, Offset, Unpacked};
+use crate::formats::fit;
+
+pub struct Format;
+
+impl BlockFormat for Format {
+    const NAME: &'static str = "iq4_nl";
+    const GGML: u32 = 20;
+    const SPEC: BlockSpec = BlockSpec {
+        block: 32,
+        bytes: 18,
+        group: 32,
+        bits: 4,
+        zero: 0,
+        offset: Offset::None,
+        table: Some(&TABLE),
+        sub_scales: false,
+    };
+
+    #[inline(always)]
+    fn unpack(block: &[u8], out: &mut Unpacked) {
+        out.d = read_f16(block, 0);
+        out.m = 0.0;
+        out.sc = [1; MAX_GROUPS];
+        out.mc = [0; MAX_GROUPS];
+        read_planes::<4, 16, 0>(&block[2..18], &mut out.codes[..32]);
+    }
+
+    fn pack(parts: &Unpacked, block: &mut [u8]) {
+        write_f16(block, 0, parts.d);
+        write_planes::<4, 16, 0>(&parts.codes[..32], &mut block[2..18]);
+    }
+
+    fn fit(x: &[f32], out: &mut Unpacked) {
+        fit::searched(CODES, x, out);
+    }
+}
+
+/// The code book of the IQ4 formats: finer around zero, where weights are dense.
+pub static TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
+static NEAREST: [u8; 512] = fit::nearest_entries(&TABLE);
+/// How values become codes of [`TABLE`].
+pub const CODES: fit::Codes = fit::Codes::Book { table: &TABLE, nearest: &NEAREST };

@@ -1,0 +1,183 @@
+//! The layout of quantized weights on GPUs: codes, scales and offsets of a whole matrix apart, each in a plane of its own,
+//! so that a thread loads 16 bytes of codes at once whatever the format, and kernels know two widths of code only.
+//!
+//! A matrix `[rows, k]` is, each part beginning at a multiple of [`ALIGN`] bytes:
+//!
+//! | plane | bytes | holds |
+//! |---|---|---|
+//! | codes | `rows · k · bits / 8` | 4 bits: element `2j` in the low half of byte `j`, `2j + 1` in the high one, unsigned; 8 bits: signed, `zero` taken off and code books looked up |
+//! | scales | `rows · k / group · 2` | f16, the product of the block's scale and the group's |
+//! | offsets | as scales | f16; only where the format has offsets |
+//!
+//! `value = scale · (code − zero) + offset`. Where a format scales groups within a block, the product is rounded to f16:
+//! an error of at most 2⁻¹¹ of the value, unlike the other formats, which stay what they are. Formats of 5 and 6 bits take
+//! 8 in exchange for one load and no shifts; formats of 2 and 3 bits take 4.
+
+use super::DType;
+use super::block::{MAX_GROUPS, Offset, Unpacked};
+use half::f16;
+
+/// Planes begin at multiples of this many bytes: what wgpu asks of an offset into a buffer.
+pub const ALIGN: usize = 256;
+
+/// How a format lies in planes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PlaneSpec {
+    /// Bits of a code: 4 or 8.
+    pub bits: usize,
+    /// Elements that share a scale: 16 or 32.
+    pub group: usize,
+    /// Taken off a code of 4 bits; 0 for codes of 8 bits, which are signed.
+    pub zero: i32,
+    /// There is a plane of offsets.
+    pub offset: bool,
+}
+
+/// The planes of a format; none for the float formats, which stay as stored.
+pub fn spec(dtype: DType) -> Option<PlaneSpec> {
+    let s = dtype.spec()?;
+    let bits = if s.bits <= 4 && s.table.is_none() { 4 } else { 8 };
+    let zero = if bits == 4 { s.zero } else { 0 };
+    Some(PlaneSpec { bits, group: s.group, zero, offset: s.offset != Offset::None })
+}
+
+/// Where the planes of one matrix begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Planes {
+    /// The form.
+    pub spec: PlaneSpec,
+    /// Byte at which scales begin; codes begin at 0.
+    pub at_scales: usize,
+    /// Byte at which offsets begin (where there are none: the end).
+    pub at_offsets: usize,
+    dtype: DType,
+    k: usize,
+    bytes: usize,
+}
+
+impl Planes {
+    /// The planes of `rows` rows of `k`. `None` where the format has none or `k` is no whole number of blocks.
+    pub fn new(dtype: DType, rows: usize, k: usize) -> Option<Planes> {
+        let spec = spec(dtype)?;
+        dtype.row_bytes(k)?;
+        let n = rows.checked_mul(k)?;
+        let at_scales = (n / 8).checked_mul(spec.bits)?.checked_next_multiple_of(ALIGN)?;
+        let part = (n / spec.group).checked_mul(2)?.checked_next_multiple_of(ALIGN)?;
+        let at_offsets = at_scales.checked_add(part)?;
+        let bytes = if spec.offset { at_offsets.checked_add(part)? } else { at_offsets };
+        Some(Planes { spec, at_scales, at_offsets, dtype, k, bytes })
+    }
+
+    /// Bytes in all.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of one row in the plane of codes.
+    pub fn code_row(&self) -> usize {
+        self.k / 8 * self.spec.bits
+    }
+
+    /// Bytes of one row in the plane of scales, and in that of offsets.
+    pub fn scale_row(&self) -> usize {
+        self.k / self.spec.group * 2
+    }
+
+    /// Writes stored rows into their parts of the planes: `codes` and `scales` (and `offsets`, where there are any)
+    /// begin at the first of these rows.
+    pub fn pack(&self, stored: &[u8], codes: &mut [u8], scales: &mut [u8], offsets: &mut [u8]) {
+        let Some(from) = self.dtype.spec() else { return };
+        let mut u = Unpacked::default();
+        let groups = from.block / from.group;
+        let mut scale_at = 0;
+        let code_bytes = from.block / 8 * self.spec.bits;
+        for (block, out) in stored.chunks_exact(from.bytes).zip(codes.chunks_exact_mut(code_bytes)) {
+            self.dtype.def().unpack(block, &mut u);
+            if self.spec.bits == 4 {
+                for (byte, pair) in out.iter_mut().zip(u.codes.chunks_exact(2)) {
+                    *byte = pair[0] | pair[1] << 4;
+                }
+            } else {
+                for (byte, &code) in out.iter_mut().zip(&u.codes) {
+                    *byte = match from.table {
+                        Some(table) => table[usize::from(code & 15)] as u8,
+                        None => (i32::from(code) - from.zero) as u8,
+                    };
+                }
+            }
+            for g in 0..groups.min(MAX_GROUPS) {
+                let put = |plane: &mut [u8], x: f32| {
+                    plane[scale_at..scale_at + 2].copy_from_slice(&f16::from_f32(x).to_le_bytes());
+                };
+                put(scales, u.d * f32::from(u.sc[g]));
+                match from.offset {
+                    Offset::None => {}
+                    Offset::Plain => put(offsets, u.m),
+                    Offset::Scaled => put(offsets, -(u.m * f32::from(u.mc[g]))),
+                }
+                scale_at += 2;
+            }
+        }
+    }
+
+    /// Stored rows as planes.
+    pub fn packed(&self, stored: &[u8]) -> Vec<u8> {
+        let mut all = vec![0; self.bytes];
+        let (codes, rest) = all.split_at_mut(self.at_scales);
+        let (scales, offsets) = rest.split_at_mut(self.at_offsets - self.at_scales);
+        self.pack(stored, codes, scales, offsets);
+        all
+    }
+
+    /// The numbers of `rows` rows: the formula above, in f32.
+    pub fn values(&self, planes: &[u8], rows: usize) -> Vec<f32> {
+        let s = self.spec;
+        let half = |at: usize, i: usize| f16::from_le_bytes([planes[at + 2 * i], planes[at + 2 * i + 1]]).to_f32();
+        let value = |i: usize| {
+            let code = match s.bits {
+                4 => i32::from(planes[i / 2] >> (4 * (i % 2)) & 15) - s.zero,
+                _ => i32::from(planes[i] as i8),
+            };
+            let scaled = half(self.at_scales, i / s.group) * code as f32;
+            if s.offset { scaled + half(self.at_offsets, i / s.group) } else { scaled }
+        };
+        (0..rows * self.k).map(value).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn planes_hold_the_numbers_of_the_stored_blocks() {
+        let (rows, k) = (3, 512);
+        let x: Vec<f32> = (0..rows * k).map(|i| ((i * 37 % 101) as f32 - 50.0) * 0.013).collect();
+        for dtype in DType::ALL.iter().copied().filter(|d| d.spec().is_some()) {
+            let planes = Planes::new(dtype, rows, k).expect("planes");
+            let mut stored = vec![0; rows * dtype.row_bytes(k).expect("whole blocks")];
+            dtype.def().quantize(&x, &mut stored);
+            let mut want = vec![0.0; rows * k];
+            dtype.def().dequantize(&stored, &mut want);
+            let have = planes.values(&planes.packed(&stored), rows);
+            // Scale and offset of a group are each rounded to f16 where the format multiplies them up.
+            let exact = !dtype.spec().is_some_and(|s| s.sub_scales);
+            let largest = want.iter().fold(0f32, |a, x| a.max(x.abs()));
+            for (h, w) in have.iter().zip(&want) {
+                let bound = if exact { 0.0 } else { largest * 2.0 / 2048.0 };
+                assert!((h - w).abs() <= bound, "{}: {h} {w}", dtype.name());
+            }
+        }
+    }
+
+    #[test]
+    fn floats_and_broken_rows_have_no_planes() {
+        assert!(Planes::new(DType::F16, 2, 64).is_none());
+        assert!(Planes::new(DType::Q4_0, 2, 33).is_none());
+        assert!(Planes::new(DType::Q4_0, usize::MAX, 64).is_none());
+        assert_eq!(
+            Planes::new(DType::Q4_0, 1, 32).map(|p| (p.at_scales, p.at_offsets, p.bytes())),
+            Some((256, 512, 512))
+        );
+    }
+}

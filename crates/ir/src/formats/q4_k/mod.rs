@@ -1,0 +1,43 @@
+//! Q4_K: 256 codes of 4 bits in groups of 32, `value = d * sc * code - m * mc`, `sc` and `mc` of 6 bits.
+//!
+//! Layout: f16 `d`, f16 `m`, 12 bytes of scales, 128 bytes of codes (2 runs of 32 in each 32 bytes).
+
+use crate::formats::bits::{read_f16, read_planes, read_scale_pairs, write_f16, write_planes, write_scale_pairs};
+use crate::formats::block::{BlockFormat, BlockSpec, Offset, Unpacked};
+use crate::formats::fit;
+
+pub struct Format;
+
+impl BlockFormat for Format {
+    const NAME: &'static str = "q4_k";
+    const GGML: u32 = 12;
+    const SPEC: BlockSpec = BlockSpec {
+        block: 256,
+        bytes: 144,
+        group: 32,
+        bits: 4,
+        zero: 0,
+        offset: Offset::Scaled,
+        table: None,
+        sub_scales: true,
+    };
+
+    #[inline(always)]
+    fn unpack(block: &[u8], out: &mut Unpacked) {
+        out.d = read_f16(block, 0);
+        out.m = read_f16(block, 2);
+        read_scale_pairs(&block[4..16], &mut out.sc, &mut out.mc);
+        read_planes::<4, 32, 0>(&block[16..144], &mut out.codes[..256]);
+    }
+
+    fn pack(parts: &Unpacked, block: &mut [u8]) {
+        write_f16(block, 0, parts.d);
+        write_f16(block, 2, parts.m);
+        write_scale_pairs(&parts.sc, &parts.mc, &mut block[4..16]);
+        write_planes::<4, 32, 0>(&parts.codes[..256], &mut block[16..144]);
+    }
+
+    fn fit(x: &[f32], out: &mut Unpacked) {
+        fit::searched_offset(&Self::SPEC, 63.0, x, out);
+    }
+}

@@ -1,0 +1,123 @@
+//! What the integer kernels of all instruction sets share: argument checks and the plain way to take a stretch of a
+//! tile apart.
+
+use super::q8::{at_scales, at_sums, q8_row_bytes};
+use crate::formats::block::Offset;
+use crate::formats::tile::{TILE_ROWS, TileLayout, UNIT, VEC, Vectors};
+
+/// Units taken apart at once (256 columns): codes and scales of a chunk stay in the first-level cache while all
+/// tokens pass by.
+pub(super) const CHUNK: usize = 8;
+
+/// Up to [`CHUNK`] units of a tile, taken apart.
+#[repr(C, align(64))]
+pub(super) struct Chunk {
+    /// Codes of a unit: eight vectors of 16 rows × 4 columns. Signed or unsigned, as the kernel likes them.
+    pub codes: [Vectors; CHUNK],
+    /// `d * sc` of each group of each unit: index `2 * unit + group`, with groups of 32 at even places only.
+    pub scale: [[f32; TILE_ROWS]; 2 * CHUNK],
+    /// Offset of each group, placed as the scales.
+    pub offset: [[f32; TILE_ROWS]; 2 * CHUNK],
+}
+
+impl Chunk {
+    pub(super) const EMPTY: Chunk = Chunk {
+        codes: [[[0; VEC]; 8]; CHUNK],
+        scale: [[0.0; TILE_ROWS]; 2 * CHUNK],
+        offset: [[0.0; TILE_ROWS]; 2 * CHUNK],
+    };
+}
+
+/// Panics unless the slices fit the layout: after this, a kernel may use pointers.
+#[inline(always)]
+pub(super) fn check(layout: &TileLayout, tile: &[u8], acts: &[u8], n: usize, out: &[[f32; 16]]) {
+    let row = q8_row_bytes(layout.k());
+    assert!(tile.len() >= layout.tile_bytes(), "{} bytes are no tile of {}", tile.len(), layout.tile_bytes());
+    assert!(n.checked_mul(row).is_some_and(|x| x <= acts.len()), "{} bytes are not {n} rows of {row}", acts.len());
+    assert!(out.len() >= n, "the output has {} places for {n} tokens", out.len());
+}
+
+/// What the kernels subtract: the format's zero, or 128 where the table was moved up to unsigned numbers.
+#[inline(always)]
+pub(super) fn zero_point(layout: &TileLayout) -> i32 {
+    if layout.spec().table.is_some() { 128 } else { layout.spec().zero }
+}
+
+/// Takes one unit of a tile apart in plain loops: unsigned codes (the table's numbers plus 128), scales, offsets.
+#[inline(always)]
+pub(super) fn fill_unit(layout: &TileLayout, tile: &[u8], unit: usize, chunk: &mut Chunk, slot: usize) {
+    let spec = layout.spec();
+    let panel = &tile[unit / layout.units() * layout.panel_bytes()..][..layout.panel_bytes()];
+    let inside = unit % layout.units();
+    let codes = &mut chunk.codes[slot];
+    layout.unpack_unit(&panel[layout.at_codes() + inside * layout.unit_bytes()..], codes);
+    if let Some(table) = spec.table {
+        let unsigned = table.map(|x| (x as u8) ^ 0x80);
+        for code in codes.as_flattened_mut() {
+            *code = unsigned[usize::from(*code & 15)];
+        }
+    }
+    let d = halves(&panel[..2 * TILE_ROWS]);
+    let groups = UNIT / spec.group;
+    for g in 0..groups {
+        let at = (inside * groups + g) * TILE_ROWS;
+        let scale = &mut chunk.scale[2 * slot + g];
+        *scale = d;
+        if spec.sub_scales {
+            let sc = &panel[layout.at_sc() + at..][..TILE_ROWS];
+            for r in 0..TILE_ROWS {
+                scale[r] = d[r] * f32::from(sc[r] as i8);
+            }
+        }
+        if spec.offset == Offset::None {
+            continue;
+        }
+        let offset = &mut chunk.offset[2 * slot + g];
+        *offset = halves(&panel[layout.at_m()..][..2 * TILE_ROWS]);
+        if spec.offset == Offset::Scaled {
+            let mc = &panel[layout.at_mc() + at..][..TILE_ROWS];
+            for r in 0..TILE_ROWS {
+                offset[r] = -(offset[r] * f32::from(mc[r]));
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn halves(p: &[u8]) -> [f32; TILE_ROWS] {
+    let mut out = [0.0; TILE_ROWS];
+    for (out, h) in out.iter_mut().zip(p.chunks_exact(2)) {
+        *out = super::lanes::f16_to_f32(u16::from_le_bytes([h[0], h[1]]));
+    }
+    out
+}
+
+/// The parts of one quantized row.
+#[derive(Clone, Copy)]
+pub(super) struct Act<'a> {
+    pub codes: &'a [u8],
+    scales: &'a [u8],
+    sums: &'a [u8],
+}
+
+impl<'a> Act<'a> {
+    #[inline(always)]
+    pub(super) fn new(acts: &'a [u8], k: usize, t: usize) -> Act<'a> {
+        let row = &acts[t * q8_row_bytes(k)..][..q8_row_bytes(k)];
+        Act { codes: &row[..k], scales: &row[at_scales(k)..], sums: &row[at_sums(k)..] }
+    }
+
+    /// Scale of unit `u`.
+    #[inline(always)]
+    pub(super) fn scale(&self, u: usize) -> f32 {
+        let p = &self.scales[4 * u..][..4];
+        f32::from_le_bytes([p[0], p[1], p[2], p[3]])
+    }
+
+    /// Sum of the codes of sixteen `s`.
+    #[inline(always)]
+    pub(super) fn sum(&self, s: usize) -> i32 {
+        let p = &self.sums[4 * s..][..4];
+        i32::from_le_bytes([p[0], p[1], p[2], p[3]])
+    }
+}

@@ -1,0 +1,153 @@
+//! Where a plan runs: the kernel language with the capabilities of its device, the row bucket, and the precision of
+//! activations. Everything here is plain data that plans are keyed by.
+
+use crate::simd::Isa;
+
+/// Classes of row counts for which plans are built and kernels chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RowClass {
+    /// One row.
+    One,
+    /// 2 to 8 rows.
+    Few,
+    /// 9 to 64 rows.
+    Some,
+    /// More than 64 rows.
+    Many,
+}
+
+impl RowClass {
+    /// The class of a batch of `rows` tokens.
+    pub fn of(rows: usize) -> RowClass {
+        match rows {
+            0..=1 => RowClass::One,
+            2..=8 => RowClass::Few,
+            9..=64 => RowClass::Some,
+            _ => RowClass::Many,
+        }
+    }
+
+    /// At most eight rows: every worker can redo the work on the rows rather than wait for it.
+    pub fn is_small(self) -> bool {
+        self <= RowClass::Few
+    }
+
+    /// Name in plans and file names.
+    pub fn name(self) -> &'static str {
+        match self {
+            RowClass::One => "1",
+            RowClass::Few => "2-8",
+            RowClass::Some => "9-64",
+            RowClass::Many => "65+",
+        }
+    }
+}
+
+/// How far activations may be rounded where they meet weights; the compiler's `precision` says what that makes of each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Compute {
+    /// f32.
+    F32,
+    /// f16 where tensor cores multiply; f32 elsewhere.
+    F16,
+    /// bf16 where tensor cores multiply; f32 elsewhere.
+    Bf16,
+    /// int8 in blocks of 32 where the weight is quantized; f16 where tensor cores multiply.
+    Int8,
+}
+
+/// Which kernel language a plan is lowered to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Rust on the CPU, with the instruction set of its kernels.
+    Cpu(Isa),
+    /// CUDA C++, for a device that can do this.
+    Cuda(CudaCaps),
+    /// WGSL, for a device that can do this.
+    Wgsl(WgslCaps),
+}
+
+impl Target {
+    /// Kernels are text that a device compiles.
+    pub fn is_text(self) -> bool {
+        !matches!(self, Target::Cpu(_))
+    }
+
+    /// Bytes of a weight that a kernel can bind at once: a larger one lies in shards ([`Sig::shards`]).
+    pub fn binding_bytes(self) -> u64 {
+        match self {
+            Target::Wgsl(caps) => caps.binding_bytes,
+            _ => u64::MAX,
+        }
+    }
+
+    /// Rows of one step at most: a longer prompt runs in chunks. A GPU wants more of them to be busy.
+    pub fn step_rows(self) -> usize {
+        match self {
+            Target::Cpu(_) => 512,
+            Target::Cuda(_) => 2048,
+            // Values of wide layers must fit a binding.
+            Target::Wgsl(caps) if caps.binding_bytes < 256 << 20 => 1024,
+            Target::Wgsl(_) => 2048,
+        }
+    }
+}
+
+/// What kernels may know of an NVIDIA GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct CudaCaps {
+    /// Compute capability: 90 for 9.0.
+    pub sm: u32,
+    /// Multiprocessors.
+    pub sms: u32,
+    /// Bytes of dynamic shared memory that a block may ask for.
+    pub shared: u32,
+    /// cuBLASLt can be called.
+    pub lt: bool,
+}
+
+impl Default for CudaCaps {
+    /// An H200, for plans without a device.
+    fn default() -> Self {
+        CudaCaps { sm: 90, sms: 132, shared: 227 * 1024, lt: true }
+    }
+}
+
+/// What kernels may use of a wgpu adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WgslCaps {
+    /// Arithmetic in f16.
+    pub f16: bool,
+    /// Least and largest size of a subgroup, where there are subgroups.
+    pub subgroups: Option<(u32, u32)>,
+    /// Dot products of four int8.
+    pub dot4: bool,
+    /// Side of the tiles of cooperative matrices: 8, 16, or 0 where there are none.
+    pub coop: u32,
+    /// Bytes of workgroup memory.
+    pub workgroup_bytes: u32,
+    /// Invocations of a workgroup.
+    pub invocations: u32,
+    /// Bytes of a weight that one buffer has and one binding takes, at most 1 GiB.
+    pub binding_bytes: u64,
+}
+
+impl WgslCaps {
+    /// Bytes of a buffer of weights at most, whatever an adapter offers.
+    pub const MAX_SHARD: u64 = 1 << 30;
+}
+
+impl Default for WgslCaps {
+    /// What nearly every adapter of recent years offers, for plans without a device.
+    fn default() -> Self {
+        WgslCaps {
+            f16: true,
+            subgroups: Some((32, 32)),
+            dot4: true,
+            coop: 0,
+            workgroup_bytes: 32768,
+            invocations: 256,
+            binding_bytes: WgslCaps::MAX_SHARD,
+        }
+    }
+}

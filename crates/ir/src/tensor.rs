@@ -1,0 +1,260 @@
+//! What is known of a tensor before it exists: rows, width, type, and where it lives.
+
+use crate::expr::Expr;
+use crate::formats::DType;
+use crate::formats::planes::Planes;
+use crate::formats::tile::TileLayout;
+
+/// Signature of a value: `rows × width` numbers of a type, row by row. Weights are `rows × k`, k innermost.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sig {
+    /// Rows; symbolic for activations.
+    pub rows: Expr,
+    /// Numbers in a row.
+    pub width: usize,
+    /// How a number is stored.
+    pub dtype: DType,
+    /// Weight, state or activation.
+    pub role: Role,
+}
+
+/// What a value is for, which decides who owns its memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Read-only, from the model file.
+    Weight(Layout),
+    /// Kept from step to step by the engine (a key/value cache).
+    State(Cache),
+    /// Kept from step to step by the engine, one row of `width` f32 per sequence: `[recurrent slot][width]`. A
+    /// sequence that begins in a step reads it as zeros.
+    Recurrent,
+    /// Made and read within a step: lives in a slot.
+    Slot,
+    /// The same, rounded to 16 bits (f16 or bf16, its type) for the one matmul that reads it, in the order in which the
+    /// registers of tensor cores take it: for each eight rows and each 128 columns two kilobytes, 16-byte pieces `[4 parts of
+    /// eight columns][8 rows][4 blocks of 32 columns]`, the eight numbers of a piece as the pairs (0, 4), (1, 5), (2, 6),
+    /// (3, 7). Rows are filled up to a multiple of eight and columns to one of 128; what rows beyond the last hold is nobody's.
+    Pieces,
+}
+
+/// How a weight lies in memory. One layout per weight and device, shared by all plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// As in the model file.
+    Stored,
+    /// Tiles of 16 interleaved rows (`formats::tile`).
+    Tile16,
+    /// Codes, scales and offsets apart (`formats::planes`).
+    Planes,
+}
+
+/// Shape of a paged cache: `[page][head][position][dim]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cache {
+    /// Key/value heads.
+    pub heads: usize,
+    /// Numbers per head.
+    pub dim: usize,
+}
+
+/// Rows and columns of which pieces hold a multiple.
+const PIECES: (u64, usize) = (8, 128);
+
+/// Shards of a weight have a multiple of so many rows, but for the last.
+pub const SHARD_ROWS: u64 = 16;
+
+impl Sig {
+    /// An f32 activation.
+    pub fn slot(rows: Expr, width: usize) -> Sig {
+        Sig { rows, width, dtype: DType::F32, role: Role::Slot }
+    }
+
+    /// This activation as pieces of a 16-bit type ([`Role::Pieces`]).
+    pub fn as_pieces(&self, dtype: DType) -> Sig {
+        Sig { dtype, role: Role::Pieces, ..self.clone() }
+    }
+
+    /// A weight in its stored layout.
+    pub fn weight(rows: usize, width: usize, dtype: DType) -> Sig {
+        Sig { rows: rows.into(), width, dtype, role: Role::Weight(Layout::Stored) }
+    }
+
+    /// A cache; its rows are pages whose number the engine chooses.
+    pub fn state(cache: Cache, dtype: DType) -> Sig {
+        Sig { rows: Expr::Const(0), width: cache.heads * cache.dim, dtype, role: Role::State(cache) }
+    }
+
+    /// A recurrent state of `width` numbers a sequence; its rows are the engine's recurrent slots.
+    pub fn recurrent(width: usize) -> Sig {
+        Sig { rows: Expr::Const(0), width, dtype: DType::F32, role: Role::Recurrent }
+    }
+
+    /// Bytes of one row, in the stored layout.
+    pub fn row_bytes(&self) -> usize {
+        self.dtype.row_bytes(self.width).unwrap_or(self.width * 4)
+    }
+
+    /// Bytes in all, in the layout it has.
+    pub fn bytes(&self) -> Expr {
+        match (self.role, self.rows.constant()) {
+            (Role::Weight(Layout::Tile16), Some(rows)) => match tile_layout(self.dtype, self.width) {
+                Some(tile) => Expr::from(rows.div_ceil(16) * tile.tile_bytes() as u64),
+                None => self.rows.clone() * self.row_bytes(),
+            },
+            (Role::Weight(Layout::Planes), Some(rows)) => match Planes::new(self.dtype, rows as usize, self.width) {
+                Some(planes) => Expr::from(planes.bytes()),
+                None => self.rows.clone() * self.row_bytes(),
+            },
+            (Role::Pieces, _) => {
+                let (rows, columns) = PIECES;
+                Expr::CeilDiv(Box::new(self.rows.clone()), rows)
+                    * (rows as usize * 2 * self.width.next_multiple_of(columns))
+            }
+            _ => self.rows.clone() * self.row_bytes(),
+        }
+    }
+
+    /// A weight cut into shards of at most `limit` bytes: ranges of its rows, equally long but for the last, each laid out
+    /// for itself. One shard where it fits, or where not even [`SHARD_ROWS`] rows do.
+    pub fn shards(&self, limit: u64) -> Vec<Sig> {
+        let part = |rows: u64| Sig { rows: rows.into(), ..self.clone() };
+        let fits = |rows: u64| part(rows).bytes().constant().is_none_or(|bytes| bytes <= limit);
+        let Some(rows) = self.rows.constant().filter(|&rows| self.is_weight() && !fits(rows)) else {
+            return vec![self.clone()];
+        };
+        let whole = self.bytes().constant().unwrap_or(0);
+        let each = (whole.div_ceil(limit.max(1))..=rows).map(|n| rows.div_ceil(n).next_multiple_of(SHARD_ROWS));
+        match each.take_while(|&each| each > SHARD_ROWS).chain([SHARD_ROWS]).find(|&each| fits(each)) {
+            Some(each) => (0..rows.div_ceil(each)).map(|i| part(each.min(rows - i * each))).collect(),
+            None => vec![self.clone()],
+        }
+    }
+
+    /// True for a weight.
+    pub fn is_weight(&self) -> bool {
+        matches!(self.role, Role::Weight(_))
+    }
+
+    /// The layout, if this is a weight.
+    pub fn layout(&self) -> Layout {
+        match self.role {
+            Role::Weight(l) => l,
+            _ => Layout::Stored,
+        }
+    }
+
+    /// True for an activation in pieces.
+    pub fn is_pieces(&self) -> bool {
+        self.role == Role::Pieces
+    }
+
+    /// True for a cache or a recurrent state: the engine owns its memory, and a write makes its next version.
+    pub fn is_state(&self) -> bool {
+        matches!(self.role, Role::State(_) | Role::Recurrent)
+    }
+
+    /// The cache's shape, if this is a cache.
+    pub fn cache(&self) -> Option<Cache> {
+        match self.role {
+            Role::State(c) => Some(c),
+            _ => None,
+        }
+    }
+}
+
+/// The row-interleaved layout of a weight with rows of `k` numbers, where its format has one.
+pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
+    TileLayout::new(dtype.spec()?, k)
+}
+
+/// Why an op cannot take its inputs.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("{op}: {why}")]
+pub struct ShapeError {
+    /// The op.
+    pub op: &'static str,
+    /// What does not fit.
+    pub why: String,
+}
+
+/// A strided view of every row: of each group of `group` elements the `len` that begin at `start`, one after the other.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Columns {
+    /// Numbers in a group.
+    pub group: usize,
+    /// First number taken of each group.
+    pub start: usize,
+    /// Numbers taken of each group.
+    pub len: usize,
+}
+
+impl Columns {
+    /// Name of the op that copies such a view, for errors.
+    pub const OP: &'static str = "columns";
+
+    /// The signature of these columns of `x` as a value of their own: `[rows, width / group · len]`.
+    pub fn of(&self, x: &Sig) -> Result<Sig, ShapeError> {
+        let Columns { group, start, len } = *self;
+        let inside = start.checked_add(len).is_some_and(|end| end <= group);
+        if len == 0 || !inside || !x.width.is_multiple_of(group) {
+            let why = format!("{len} columns from {start} of each {group} of a width of {}", x.width);
+            return Err(ShapeError { op: Self::OP, why });
+        }
+        Ok(Sig::slot(x.rows.clone(), x.width / group * len))
+    }
+
+    /// Where number `i` of a row of these columns stands in the whole row.
+    pub fn at(&self, i: usize) -> usize {
+        i / self.len * self.group + self.start + i % self.len
+    }
+
+    /// What an op sees of `x` that reads these columns in place, without a copy of them, or else the whole row. Runs of
+    /// `dim` numbers must stay adjacent.
+    pub fn seen(part: &Option<Columns>, x: &Sig, dim: usize) -> Result<Sig, ShapeError> {
+        let Some(part) = part else { return Ok(x.clone()) };
+        if dim == 0 || !part.len.is_multiple_of(dim) {
+            let why = format!("groups of {dim} do not lie whole in columns of {}", part.len);
+            return Err(ShapeError { op: Self::OP, why });
+        }
+        part.of(x)
+    }
+
+    /// Place of number `i` in the row that an op reads in whole or in part.
+    pub fn place(part: &Option<Columns>, i: usize) -> usize {
+        part.as_ref().map_or(i, |part| part.at(i))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::expr::Bind;
+
+    #[test]
+    fn pieces_have_whole_groups_of_eight_rows_and_128_columns() {
+        let bytes = |t, width| Sig::slot(Expr::T, width).as_pieces(DType::F16).bytes().eval(Bind { t, s: 1, l: t });
+        assert_eq!([bytes(8, 128), bytes(9, 128), bytes(33, 256)], [2048, 4096, 5 * 2 * 2048]);
+        assert_eq!(bytes(16, 129), 2 * 2 * 2048);
+    }
+
+    #[test]
+    fn shards_hold_all_rows_and_none_is_larger_than_the_limit() {
+        for (dtype, layout) in
+            [(DType::F16, Layout::Stored), (DType::Q4_1, Layout::Planes), (DType::Q8_0, Layout::Planes)]
+        {
+            let sig = Sig { role: Role::Weight(layout), ..Sig::weight(1000, 512, dtype) };
+            let whole = sig.bytes().constant().unwrap_or(0);
+            assert_eq!(sig.shards(whole), vec![sig.clone()]);
+            for limit in [whole - 1, whole / 2, whole / 7, 40_000] {
+                let shards = sig.shards(limit);
+                let sizes: Vec<u64> = shards.iter().filter_map(|s| s.bytes().constant()).collect();
+                let rows: Vec<u64> = shards.iter().filter_map(|s| s.rows.constant()).collect();
+                assert!(shards.len() as u64 >= whole.div_ceil(limit) && sizes.iter().all(|&b| b <= limit), "{sizes:?}");
+                assert_eq!(rows.iter().sum::<u64>(), 1000);
+                assert!(rows.windows(2).all(|w| w[0] % SHARD_ROWS == 0 && w[0] >= w[1]), "{rows:?}");
+            }
+            // Nothing to be gained: the device says that it does not fit.
+            assert_eq!(sig.shards(1000), vec![sig]);
+        }
+    }
+}
