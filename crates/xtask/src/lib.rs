@@ -3,6 +3,7 @@
 //! [`ci`] runs the slower checks. `main.rs` only parses arguments.
 
 pub mod ci;
+pub mod cycles;
 pub mod env;
 pub mod listing;
 pub mod models;

