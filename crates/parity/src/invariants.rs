@@ -10,6 +10,8 @@ use onetrip_core::ops::Op;
 pub fn tests() -> Vec<Trial> {
     vec![
         Trial::test("invariants/tidy finds nothing", tidy),
+        Trial::test("invariants/files use each other in no circle but the ops'", cycles),
+        Trial::test("invariants/one token goes the way that ARCHITECTURE.md says", call_order),
         Trial::test("invariants/there is one run loop", one_run_loop),
         Trial::test("invariants/every op has cases, some with costs counted by hand", every_op_has_cases),
         Trial::test("invariants/every rule says what it finds, makes and why", rules_are_explained),
@@ -24,6 +26,17 @@ fn tidy() -> Result<(), Failed> {
     let findings = xtask::tidy::check(&root());
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n").into()) }
+}
+
+fn cycles() -> Result<(), Failed> {
+    let crates = xtask::cycles::find(&xtask::tidy::Tree::read(&root())?, false)?;
+    let found = xtask::cycles::findings(&crates, &xtask::cycles::NOT_YET);
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n").into()) }
+}
+
+fn call_order() -> Result<(), Failed> {
+    let found = xtask::call_order::findings(&xtask::tidy::Tree::read(&root())?)?;
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n").into()) }
 }
 
 /// Rust files of the product: all crates but this one and the tasks.

