@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use xtask::{call_order, ci, cycles, listing, models, plans, tidy};
+use xtask::{call_order, ci, cycles, listing, long, models, plans, tidy};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Tasks of the onetrip project")]
@@ -59,7 +60,7 @@ enum Task {
     Docs,
     /// Write the shipped node listing under listings/ again
     Listing,
-    /// Run the slower checks on whole models, with the time of each part
+    /// Run everything that must hold before a change is merged, with the time of each part beside its budget
     Ci {
         /// Run only the parts whose name contains this text
         #[arg(long, value_name = "TEXT")]
@@ -67,6 +68,17 @@ enum Task {
         /// Folder of the fetched models; default as for `models`
         #[arg(long, value_name = "DIR")]
         dir: Option<PathBuf>,
+        /// A part that ran before, for the summary (may be given several times)
+        #[arg(long, value_name = "NAME=SECONDS", value_parser = ci::measured)]
+        measured: Vec<(String, Duration)>,
+    },
+    /// Run one of the checks that take too long for CI, or list them
+    Long {
+        /// The part; without it the list is shown
+        part: Option<String>,
+        /// Arguments of the part
+        #[arg(last = true)]
+        arguments: Vec<String>,
     },
 }
 
@@ -121,10 +133,18 @@ fn run(args: Args) -> anyhow::Result<bool> {
         Task::Plans => plans::run(root(), "plans"),
         Task::Docs => plans::run(root(), "docs"),
         Task::Listing => listing::run(root()),
-        Task::Ci { only, dir } => {
+        Task::Ci { only, dir, measured } => {
             let dir = models::dir(dir)?;
             let parts = ci::parts(root(), &dir)?;
-            ci::run(root(), &parts, only.as_deref())
+            ci::run(root(), &parts, only.as_deref(), &measured, &ci::Budget::read(root())?)
+        }
+        Task::Long { part, arguments } => {
+            let parts = long::parts(root())?;
+            let Some(part) = part else {
+                print!("{}", long::list(&parts));
+                return Ok(true);
+            };
+            long::run(root(), &parts, &part, &arguments)
         }
     }
 }
