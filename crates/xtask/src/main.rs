@@ -16,8 +16,11 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Check the promises that the compiler cannot: file lengths, layers, unsafe code, host names, links
+    /// Check the promises that the compiler cannot: file lengths, layers, unsafe code, host names, links, retired words
     Tidy {
+        /// Find the retired words that are still to be replaced, too
+        #[arg(long)]
+        all_words: bool,
         /// Check this folder instead of the checkout
         #[arg(long, value_name = "DIR")]
         root: Option<PathBuf>,
@@ -96,8 +99,8 @@ fn main() -> ExitCode {
 /// `Ok(false)`: the task ran and found something wrong, which it has printed.
 fn run(args: Args) -> anyhow::Result<bool> {
     match args.task {
-        Task::Tidy { root: given } => {
-            let findings = tidy::check(given.as_deref().unwrap_or_else(|| root()));
+        Task::Tidy { root: given, all_words } => {
+            let findings = tidy::check_with(given.as_deref().unwrap_or_else(|| root()), all_words);
             for finding in &findings {
                 println!("{finding}");
             }

@@ -3,6 +3,7 @@
 
 mod layers;
 mod report;
+mod retired;
 mod source;
 mod text;
 mod tree;
@@ -16,8 +17,13 @@ pub use tree::Tree;
 
 /// Runs every check on the checkout at `root`; findings in the order of paths. An unreadable tree is a finding too.
 pub fn check(root: &Path) -> Vec<Finding> {
+    check_with(root, false)
+}
+
+/// As [`check`]; with `all_words` it also finds the retired words that are still to be replaced.
+pub fn check_with(root: &Path, all_words: bool) -> Vec<Finding> {
     match Tree::read(root) {
-        Ok(tree) => check_tree(&tree),
+        Ok(tree) => check_tree_with(&tree, all_words),
         Err(error) => {
             let message = format!("cannot read the tree: {error:#}");
             vec![Finding { path: root.display().to_string(), line: 0, check: "tree", message }]
@@ -27,6 +33,10 @@ pub fn check(root: &Path) -> Vec<Finding> {
 
 /// Every check, on a tree in memory.
 pub fn check_tree(tree: &Tree) -> Vec<Finding> {
+    check_tree_with(tree, false)
+}
+
+fn check_tree_with(tree: &Tree, all_words: bool) -> Vec<Finding> {
     let mut report = Report::default();
     for file in &tree.files {
         text::check(file, &mut report);
@@ -39,6 +49,7 @@ pub fn check_tree(tree: &Tree) -> Vec<Finding> {
         }
     }
     text::check_docs_linked(tree, &mut report);
+    retired::check(tree, all_words, &mut report);
     report.findings.sort();
     report.findings
 }
