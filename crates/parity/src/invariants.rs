@@ -1,5 +1,6 @@
 //! Promises about the source tree that ARCHITECTURE.md names by these tests.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Failed, Trial};
@@ -10,6 +11,9 @@ use onetrip_core::ops::Op;
 pub fn tests() -> Vec<Trial> {
     vec![
         Trial::test("invariants/tidy finds nothing", tidy),
+        Trial::test("invariants/files use each other in no circle but the ops'", cycles),
+        Trial::test("invariants/one token goes the way that ARCHITECTURE.md says", call_order),
+        Trial::test("invariants/CI runs every test that needs a whole model", whole_models),
         Trial::test("invariants/there is one run loop", one_run_loop),
         Trial::test("invariants/every op has cases, some with costs counted by hand", every_op_has_cases),
         Trial::test("invariants/every rule says what it finds, makes and why", rules_are_explained),
@@ -24,6 +28,30 @@ fn tidy() -> Result<(), Failed> {
     let findings = xtask::tidy::check(&root());
     let lines: Vec<String> = findings.iter().map(ToString::to_string).collect();
     if lines.is_empty() { Ok(()) } else { Err(lines.join("\n").into()) }
+}
+
+fn cycles() -> Result<(), Failed> {
+    let crates = xtask::cycles::find(&xtask::tidy::Tree::read(&root())?, false)?;
+    let found = xtask::cycles::findings(&crates, &xtask::cycles::NOT_YET);
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n").into()) }
+}
+
+fn call_order() -> Result<(), Failed> {
+    let found = xtask::call_order::findings(&xtask::tidy::Tree::read(&root())?)?;
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n").into()) }
+}
+
+fn whole_models() -> Result<(), Failed> {
+    let names = |with: bool| crate::tests(with).iter().map(|t| t.name().to_owned()).collect::<BTreeSet<_>>();
+    let (all, usual) = (names(true), names(false));
+    let chosen = xtask::ci::WITH_MODELS;
+    let is_chosen = |name: &&String| chosen.iter().any(|start| name.starts_with(start));
+    let left: Vec<&String> = all.difference(&usual).filter(|name| !is_chosen(name)).collect();
+    let empty: Vec<_> = chosen.iter().filter(|start| !all.iter().any(|name| name.starts_with(**start))).collect();
+    if left.is_empty() && empty.is_empty() {
+        return Ok(());
+    }
+    Err(format!("not run by CI: {left:?}; chosen by CI, and there is no such test: {empty:?}").into())
 }
 
 /// Rust files of the product: all crates but this one and the tasks.

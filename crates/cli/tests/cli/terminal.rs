@@ -57,13 +57,33 @@ fn ctrl_c_ends_a_run_with_what_there_is_and_exit_code_130() {
     assert!(stderr.contains(" · prefill ") && stderr.contains("interrupted"), "{stderr:?}");
 }
 
+/// Waits until a process has said what Ctrl-C does to it, however slow the machine is. Where the system does not show that,
+/// a while has to do.
+#[cfg(unix)]
+fn wait_for_handler(process: u32) {
+    const CTRL_C: u64 = 1 << 1;
+    let catches = |status: &str| {
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & CTRL_C != 0)
+    };
+    // A process that has ended catches nothing: then what follows fails.
+    for _ in 0..6000 {
+        let Ok(status) = std::fs::read_to_string(format!("/proc/{process}/status")) else {
+            return std::thread::sleep(std::time::Duration::from_millis(700));
+        };
+        if catches(&status) {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn ctrl_c_ends_a_measurement_with_exit_code_130() {
     for args in [["bench", "--repeat", "100000"], ["profile", "--repeat", "1000000"]] {
         let mut child = command(&args).spawn().expect("the binary starts");
-        // Long enough to be past its start, far too short for it to be done.
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        wait_for_handler(child.id());
         let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).stdout(Stdio::null()).status();
         assert!(kill.expect("kill runs").success());
         drop(child.stdout.take());

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::catalogue::{Part, Set, Source};
-use super::{present, sha256};
+use super::check::{present, sha256};
 
 const STAGING: &str = ".fetch-";
 const UNPACK: &str = include_str!("unpack.py");

@@ -1,7 +1,7 @@
 //! Checks that hold the layers apart: who may know whom, and where unsafe code may live.
 
-use super::source::{line_of, words};
-use super::{Report, Source};
+use super::report::Report;
+use super::source::{Source, line_of, words};
 
 /// The crates from elsewhere that the compiler (`ir`, `core`) may depend on. None does I/O, starts threads or knows a GPU; a
 /// new one has to be looked at for that before it is added here.

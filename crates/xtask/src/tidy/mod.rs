@@ -2,43 +2,28 @@
 //! here has a test that shows it fail.
 
 mod layers;
+mod report;
+mod retired;
 mod source;
 mod text;
 mod tree;
 
-use std::fmt;
 use std::path::Path;
 
-pub use source::Source;
+pub use report::Finding;
+use report::Report;
+pub use source::{Source, words};
 pub use tree::Tree;
-
-/// One place where the tree breaks a promise.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Finding {
-    /// Path from the root, with `/`.
-    pub path: String,
-    /// Line from 1; 0 when the whole file is meant.
-    pub line: usize,
-    /// Short name of the check.
-    pub check: &'static str,
-    /// What is wrong and what to do.
-    pub message: String,
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.path)?;
-        if self.line > 0 {
-            write!(f, ":{}", self.line)?;
-        }
-        write!(f, ": [{}] {}", self.check, self.message)
-    }
-}
 
 /// Runs every check on the checkout at `root`; findings in the order of paths. An unreadable tree is a finding too.
 pub fn check(root: &Path) -> Vec<Finding> {
+    check_with(root, false)
+}
+
+/// As [`check`]; with `all_words` it also finds the retired words that are still to be replaced.
+pub fn check_with(root: &Path, all_words: bool) -> Vec<Finding> {
     match Tree::read(root) {
-        Ok(tree) => check_tree(&tree),
+        Ok(tree) => check_tree_with(&tree, all_words),
         Err(error) => {
             let message = format!("cannot read the tree: {error:#}");
             vec![Finding { path: root.display().to_string(), line: 0, check: "tree", message }]
@@ -48,6 +33,10 @@ pub fn check(root: &Path) -> Vec<Finding> {
 
 /// Every check, on a tree in memory.
 pub fn check_tree(tree: &Tree) -> Vec<Finding> {
+    check_tree_with(tree, false)
+}
+
+fn check_tree_with(tree: &Tree, all_words: bool) -> Vec<Finding> {
     let mut report = Report::default();
     for file in &tree.files {
         text::check(file, &mut report);
@@ -60,20 +49,9 @@ pub fn check_tree(tree: &Tree) -> Vec<Finding> {
         }
     }
     text::check_docs_linked(tree, &mut report);
+    retired::check(tree, all_words, &mut report);
     report.findings.sort();
     report.findings
-}
-
-/// Collects findings.
-#[derive(Default)]
-struct Report {
-    findings: Vec<Finding>,
-}
-
-impl Report {
-    fn add(&mut self, check: &'static str, path: &str, line: usize, message: impl Into<String>) {
-        self.findings.push(Finding { path: path.to_owned(), line, check, message: message.into() });
-    }
 }
 
 /// What the checks of this module's children say about one file.

@@ -1,8 +1,8 @@
 //! Checks that look at any file: size, control characters, paths, host names, links, unfinished work.
 
-use super::source::{line_of, words};
-use super::tree::{FILE_BYTES, File};
-use super::{Report, Source, Tree};
+use super::report::Report;
+use super::source::{Source, line_of, words};
+use super::tree::{FILE_BYTES, File, Tree};
 
 /// Longest Rust file, in lines.
 pub const RUST_LINES: usize = 600;

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::Source;
+use super::source::Source;
 
 /// Longest file that is read; longer ones are a finding by their size alone.
 pub const FILE_BYTES: u64 = 5 * 1000 * 1000;
