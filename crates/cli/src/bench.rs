@@ -16,7 +16,7 @@ use crate::fail::Fail;
 use crate::options::{ModelArgs, at_least_one, commit, count, path};
 use crate::output::{Out, rate, seconds};
 use crate::stats::Spread;
-use crate::{gains, load, machine, sweep};
+use crate::{device, gains, load, machine, sweep};
 
 /// Ticks before generation is measured.
 const WARM_UP_TICKS: usize = 16;
@@ -122,7 +122,7 @@ fn measure(model_args: &ModelArgs, args: Sizes, out: &Out) -> Result<(), Fail> {
     let tick_us = decode.as_deref().and_then(Spread::of).map(|s| s.scaled(1e6 / args.generate as f64));
     let each = tick_us.map(|t| t.median / ledger.dispatches.max(1) as f64);
     let bytes_s = tick_us.map(|t| (ledger.bytes_read + ledger.bytes_written) as f64 / (t.median * 1e-6));
-    let (threads, isa) = (load::threads(model_args), load::isa()?.name());
+    let (threads, isa) = (load::threads(model_args), device::isa()?.name());
     if out.json {
         return out.object(&json!({
             "prefill_tok_s": prefill_speed, "decode_tok_s": decode_speed, "load_s": load_s,

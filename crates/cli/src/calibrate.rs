@@ -16,6 +16,7 @@ use onetrip_cost::profile::Caps;
 use onetrip_cost::{Curve, Kind, Profile};
 use onetrip_cpu::CpuDevice;
 use onetrip_cpu::pool::Pool;
+use onetrip_devices::{DeviceKind, DeviceSpec};
 use onetrip_engine::profiles;
 use onetrip_engine::scheduler::PAGE_LEN;
 use onetrip_ir::batch::{RopeSpec, StepBatch};
@@ -25,10 +26,10 @@ use onetrip_ir::simd::simd;
 use serde_json::json;
 
 use crate::fail::Fail;
-use crate::options::{at_least_one, threads};
+use crate::options::{DEFAULT_DEVICE, at_least_one, threads};
 use crate::output::{Out, note, progress, seconds, table};
 use crate::stats::Spread;
-use crate::{load, machine};
+use crate::{device, machine};
 
 mod gpu;
 
@@ -37,7 +38,7 @@ mod gpu;
 pub struct CalibrateArgs {
     /// Device: `cpu`, `cuda` or `cuda:1`, `gpu` or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
-    device: Option<String>,
+    device: Option<DeviceSpec>,
     /// Of a GPU few points with little memory, in a few seconds: a rough profile
     #[arg(long)]
     quick: bool,
@@ -144,9 +145,10 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
     if args.repeat < 5 {
         return Err(Fail::Input(format!("--repeat {}: a median of fewer than 5 runs is none", args.repeat)));
     }
-    let name = args.device.as_deref().unwrap_or("cpu");
-    if name != "cpu" {
-        return gpu::main(&args, name, out);
+    let spec = args.device.as_ref().unwrap_or(&DEFAULT_DEVICE);
+    match spec.kind {
+        DeviceKind::Cpu => {}
+        DeviceKind::Cuda | DeviceKind::Wgpu => return gpu::main(&args, spec, out),
     }
     if args.quick {
         return Err(Fail::Input("--quick is for GPUs: give --device, or leave it out".into()));
@@ -164,7 +166,7 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
         read_bandwidth(&arena, threads, args.repeat, &mut curves)?;
         let mut all = probes(&formats).map_err(|e| work("a probe cannot be made", &e))?;
         let (total, mut launch) = (all.len(), 0.0);
-        let device = CpuDevice::with_isa(Some(threads), load::isa()?);
+        let device = CpuDevice::with_isa(Some(threads), device::isa()?);
         let mut device = device.map_err(|e| work("cannot start the threads", &e))?;
         for (n, probe) in all.iter_mut().enumerate() {
             progress(&mut bar, "measuring", turn * total + n, counts.len() * total);
@@ -192,7 +194,7 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    let isa = load::isa()?.name().to_string();
+    let isa = device::isa()?.name().to_string();
     let device = machine::name();
     let date = machine::date();
     let took = start.elapsed().as_secs_f64();
@@ -289,7 +291,7 @@ fn run(probe: &mut Probe, arena: &Arena, device: &mut CpuDevice, repeat: usize) 
 
 /// Bytes per second at which `threads` threads read working sets from 32 KB to 256 MB, again and again.
 fn read_bandwidth(arena: &Arena, threads: usize, repeat: usize, curves: &mut Curves) -> Result<(), Fail> {
-    let kernels = simd(load::isa()?);
+    let kernels = simd(device::isa()?);
     let mut pool = Pool::new(threads).map_err(|e| Fail::Work(format!("cannot start {threads} threads: {e}")))?;
     for shift in [15, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28] {
         let size = 1usize << shift;

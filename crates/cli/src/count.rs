@@ -122,8 +122,8 @@ fn content(args: &CountArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail>
         all["prompt"] = step.prompt.into();
     }
     // What is not the default.
-    if args.device() != "cpu" {
-        all["device"] = args.device().into();
+    if *args.device() != options::DEFAULT_DEVICE {
+        all["device"] = json!(args.device());
     }
     if let Some(dtype) = args.weights() {
         all["weights"] = dtype.name().into();

@@ -12,6 +12,7 @@
 
 use clap::Args;
 use onetrip_cost::Tick;
+use onetrip_devices::DeviceKind;
 use onetrip_import::{Head, Listing};
 use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::{Dispatch, Plan};
@@ -64,7 +65,10 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     if !out.json {
         out.line(&format!("{name} ({}): {}, device {device}", model.origin(), step.title()))?;
         let gaps = if has_gaps && !args.assume { "; rows without kernels are not priced: give --assume" } else { "" };
-        let threads = if device == "cpu" { format!(", {} threads", load::threads(&args.model)) } else { String::new() };
+        let threads = match device.kind {
+            DeviceKind::Cpu => format!(", {} threads", load::threads(&args.model)),
+            DeviceKind::Cuda | DeviceKind::Wgpu => String::new(),
+        };
         out.line(&format!("{}{threads}{gaps}\n", hardware.line()))?;
     }
     if out.json {

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
+use onetrip_devices::{DeviceKind, OpenError};
 use onetrip_engine::files::FileError;
 use onetrip_engine::model::ModelError;
 use onetrip_engine::step::StepError;
@@ -110,6 +111,29 @@ impl From<DeviceError> for Fail {
             DeviceError::Lost { .. } => Fail::Lost(error.to_string()),
             DeviceError::Memory { .. } | DeviceError::Choice(_) => Fail::Input(error.to_string()),
             _ => Fail::Work(error.to_string()),
+        }
+    }
+}
+
+/// Why a kind of device has none that can be used, and what to give instead where its driver may be had by nobody.
+pub fn why_none(error: &OpenError) -> String {
+    match error {
+        OpenError::Missing { kind: DeviceKind::Wgpu, .. } => format!("{error}, or use --device {}", DeviceKind::Cpu),
+        OpenError::Threads { .. } => format!("{error}; give fewer --threads"),
+        OpenError::Missing { kind: DeviceKind::Cuda | DeviceKind::Cpu, .. }
+        | OpenError::NotBuilt(_)
+        | OpenError::NoneSuch(_)
+        | OpenError::Refused(_) => error.to_string(),
+    }
+}
+
+impl From<OpenError> for Fail {
+    fn from(error: OpenError) -> Fail {
+        match error {
+            OpenError::Refused(_) | OpenError::Threads { .. } => Fail::Work(why_none(&error)),
+            OpenError::Missing { .. } | OpenError::NotBuilt(_) | OpenError::NoneSuch(_) => {
+                Fail::Input(why_none(&error))
+            }
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::fail::Fail;
 use crate::options::ModelArgs;
 use crate::output::{Out, note, table};
 use crate::stats::{Spread, verdict};
-use crate::{load, machine};
+use crate::{device, load, machine};
 
 /// Positions in the cache, where none are asked for.
 pub const CONTEXT: usize = 256;
@@ -37,7 +37,7 @@ pub fn main(args: &ModelArgs, context: usize, pairs: usize, file: Option<&Path>,
     let rules: Vec<(&str, usize)> = plan.fired.iter().filter(|(_, n)| *n > 0).map(|(rule, n)| (*rule, *n)).collect();
     let path = args.file.path();
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    let (threads, isa) = (load::threads(args), load::isa()?.name());
+    let (threads, isa) = (load::threads(args), device::isa()?.name());
     let wanted: Vec<String> = RULES.iter().map(|r| r.name.to_string()).filter(|r| args.fuse().has(r)).collect();
     let mut engine = load::engine(model, args, context, 1)?;
     let with = engine.record_by(key, &args.fuse())?;

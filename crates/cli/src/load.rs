@@ -6,22 +6,20 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use onetrip_core::fuse::Fuse;
+use onetrip_devices::{Settings, host};
 use onetrip_engine::config::ConfigError;
 use onetrip_engine::files::{Kind, ModelFile};
 use onetrip_engine::model::{Model, ModelError, ModelOptions};
 use onetrip_engine::shape;
 use onetrip_engine::step::{Engine, check_ticks};
-use onetrip_engine::switch;
 use onetrip_engine::tokenizer::{Tokenizer, TokenizerError};
 use onetrip_import as listing;
 use onetrip_import::{Head, Listing, ListingOptions};
 use onetrip_ir::plan::Plan;
-use onetrip_ir::simd::Isa;
 use onetrip_ir::target::Compute;
 
 use crate::device::{self, Asked};
 use crate::fail::Fail;
-use crate::machine;
 use crate::options::{ModelArgs, PlanArgs, compute_name};
 use crate::output::{note, stderr_is_terminal};
 use crate::plans::Step;
@@ -118,25 +116,10 @@ pub fn file(path: &Path) -> Result<ModelFile, Fail> {
     Ok(ModelFile::open(path)?)
 }
 
-/// The instruction set of kernels: the switch, or the best there is.
-pub fn isa() -> Result<Isa, Fail> {
-    match switch::get("ONETRIP_ISA") {
-        None => Ok(Isa::detect()),
-        Some(name) => isa_named(&name).map_err(|e| Fail::Input(format!("ONETRIP_ISA={name}: {e}"))),
-    }
-}
-
-/// An instruction set of this processor by its name.
-pub fn isa_named(name: &str) -> Result<Isa, String> {
-    let isa = Isa::available().iter().copied().find(|isa| isa.name() == name);
-    let all = machine::isas().join(", ");
-    isa.ok_or_else(|| format!("this processor has no such instruction set; give one of {all}"))
-}
-
 /// What the flags choose for a model.
 fn options(args: &ModelArgs) -> Result<ModelOptions, Fail> {
-    let (device, compute) = (device::split(args.device()).0, args.compute());
-    if device == "cpu" && matches!(compute, Compute::F16 | Compute::Bf16) {
+    let (kind, compute) = (args.device().kind, args.compute());
+    if !kind.has_tensor_cores() && matches!(compute, Compute::F16 | Compute::Bf16) {
         let name = compute_name(compute);
         return Err(Fail::Input(format!("--compute {name}: the CPU device has no tensor cores: give int8 or f32")));
     }
@@ -146,7 +129,7 @@ fn options(args: &ModelArgs) -> Result<ModelOptions, Fail> {
         compute,
         fuse: args.fuse(),
         target: device::target(args.device())?,
-        device: device::split(args.device()).0.to_string(),
+        device: kind.name().to_string(),
     })
 }
 
@@ -181,14 +164,15 @@ pub fn tokenizer(file: &ModelFile) -> Result<Tokenizer, Fail> {
 
 /// Threads of the CPU device.
 pub fn threads(args: &ModelArgs) -> usize {
-    args.threads.unwrap_or_else(machine::cores)
+    args.threads.unwrap_or_else(host::cores)
 }
 
 /// Loads a model's weights and makes caches for `sequences` texts of at most `context` tokens.
 pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) -> Result<Engine, Fail> {
     let threads = threads(args);
     let asked = Asked { commit: args.commit, encode_thread: args.encode_thread };
-    let device = device::open(args.device(), threads, isa()?, asked)?;
+    let settings = Settings { threads, ..device::settings(args.device())? };
+    let device = device::open(args.device(), &settings, asked)?;
     let ticks = args.ticks_per_launch.unwrap_or(1);
     check_ticks(&*device, ticks)?;
     let start = Instant::now();

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use onetrip_core::fuse::Fuse;
+use onetrip_devices::{DeviceSpec, UnknownDevice};
 use onetrip_ir::batch::SampleParams;
 use onetrip_ir::device::Commit;
 use onetrip_ir::formats::DType;
@@ -35,6 +36,9 @@ impl FileArgs {
     }
 }
 
+/// Where no `--device` is given.
+pub static DEFAULT_DEVICE: DeviceSpec = DeviceSpec::CPU;
+
 /// Which model, on which device, in which precision, by which rules.
 #[derive(Args, Clone, Debug)]
 pub struct ModelArgs {
@@ -42,7 +46,7 @@ pub struct ModelArgs {
     pub file: FileArgs,
     /// Device: `cpu`, `cuda` or `cuda:1` (NVIDIA), `gpu` (Vulkan, Metal, DX12) or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = device, value_name = "NAME")]
-    pub device: Option<String>,
+    pub device: Option<DeviceSpec>,
     /// How dispatches are handed to a GPU, never waiting: `each`, `every:K`, `tick` (one submission, made afresh) or `replay`
     /// (a kept one: CUDA) [default: the fastest that `bench --commit-sweep` wrote, else replay on CUDA, tick on others]
     #[arg(long, value_parser = commit, value_name = "POLICY")]
@@ -75,8 +79,8 @@ pub struct ModelArgs {
 // Flags are options, not defaults, so that a gate file can say what no flag does.
 impl ModelArgs {
     /// `--device`.
-    pub fn device(&self) -> &str {
-        self.device.as_deref().unwrap_or("cpu")
+    pub fn device(&self) -> &DeviceSpec {
+        self.device.as_ref().unwrap_or(&DEFAULT_DEVICE)
     }
 
     /// `--weights`: the type to convert to, if any.
@@ -317,14 +321,8 @@ pub fn compute_name(compute: Compute) -> &'static str {
 }
 
 /// `--device`.
-pub fn device(text: &str) -> Result<String, String> {
-    match text {
-        "cpu" | "cuda" | "gpu" => Ok(text.into()),
-        "wgpu" => Ok("gpu".into()),
-        _ if text.strip_prefix("gpu:").is_some_and(|name| !name.is_empty()) => Ok(text.into()),
-        _ if text.strip_prefix("cuda:").is_some_and(|n| n.parse::<usize>().is_ok()) => Ok(text.into()),
-        _ => Err("no such device; devices: cpu, cuda, cuda:NUMBER, gpu, gpu:NAME of an adapter".into()),
-    }
+pub fn device(text: &str) -> Result<DeviceSpec, String> {
+    text.parse().map_err(|e: UnknownDevice| e.to_string())
 }
 
 /// `--commit`.

@@ -2,12 +2,13 @@
 
 use clap::Args;
 use onetrip_cost::{Kind, Pricer, Profile};
+use onetrip_devices::DeviceKind;
 use onetrip_engine::profiles::{self, FindError};
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
 use crate::options::ModelArgs;
-use crate::{device, load, machine};
+use crate::{device, load};
 
 /// Which device's measurements predict.
 #[derive(Args, Clone, Debug)]
@@ -25,20 +26,24 @@ pub enum Hardware {
     Unknown(String),
 }
 
+/// Which profiles are of devices of a kind.
+fn profile_kind(kind: DeviceKind) -> Kind {
+    match kind {
+        DeviceKind::Cpu => Kind::Cpu,
+        DeviceKind::Cuda | DeviceKind::Wgpu => Kind::Gpu,
+    }
+}
+
 impl Hardware {
     /// The profile to predict with.
     pub fn of(args: &HardwareArgs, model: &ModelArgs) -> Result<Hardware, Fail> {
-        let wanted = if model.device() == "cpu" { Kind::Cpu } else { Kind::Gpu };
+        let wanted = profile_kind(model.device().kind);
         let Some(name) = &args.hardware else {
-            let own = match wanted {
-                Kind::Cpu => Some((machine::name(), load::isa()?.name().to_string())),
-                Kind::Gpu => device::identity(model.device())?.map(|(name, caps)| (name, caps.isa)),
-            };
-            let Some((device, isa)) = own else {
+            let Some((device, caps)) = device::identity(model.device())? else {
                 let what = format!("there is no {} here: give --hardware NAME (such as h200)", model.device());
                 return Ok(Hardware::Unknown(format!("no prediction: {what}")));
             };
-            return match profiles::of_machine(wanted, &device, &isa) {
+            return match profiles::of_machine(wanted, &device, &caps.isa) {
                 Ok(profile) => Ok(Hardware::Known(Box::new(profile))),
                 Err(FindError::Profile(error)) => Err(Fail::Input(error.to_string())),
                 Err(none) => Ok(Hardware::Unknown(format!("no prediction: {none}"))),
@@ -46,13 +51,19 @@ impl Hardware {
         };
         let profile = profiles::named(name).map_err(|e| Fail::Input(e.to_string()))?;
         if profile.kind != wanted {
-            let kind = |k: Kind| if k == Kind::Cpu { "a CPU" } else { "a GPU" };
+            let kind = |k: Kind| match k {
+                Kind::Cpu => "a CPU",
+                Kind::Gpu => "a GPU",
+            };
+            let other = match profile.kind {
+                Kind::Cpu => DeviceKind::Cpu,
+                Kind::Gpu => DeviceKind::Cuda,
+            };
             return Err(Fail::Input(format!(
-                "--hardware {name} is {}, {}; the plan is for {}: give --device {} or another profile",
+                "--hardware {name} is {}, {}; the plan is for {}: give --device {other} or another profile",
                 profile.device,
                 kind(profile.kind),
                 kind(wanted),
-                if profile.kind == Kind::Cpu { "cpu" } else { "cuda" }
             )));
         }
         Ok(Hardware::Known(Box::new(profile)))

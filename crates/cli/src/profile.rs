@@ -29,7 +29,7 @@ use crate::output::{Out, table};
 use crate::plans::Step;
 use crate::predict::{FINDING, Hardware, HardwareArgs, off, off_cell};
 use crate::stats::Spread;
-use crate::{adds, load, machine};
+use crate::{adds, device, load, machine};
 
 /// Runs before any is measured.
 const WARM_UP: usize = 3;
@@ -106,7 +106,7 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     if out.json {
         return out.object(&json!({
             "model": args.model.file.name(), "device": args.model.device(), "machine": machine::name(), "date": machine::date(),
-            "isa": load::isa()?.name(), "threads": load::threads(&args.model), "step": step.json(), "repeat": args.repeat,
+            "isa": device::isa()?.name(), "threads": load::threads(&args.model), "step": step.json(), "repeat": args.repeat,
             "rows": rows.iter().enumerate().map(|(n, r)| r.json(n, as_timed.median)).collect::<Vec<_>>(),
             "by_op": ops.iter().map(|(op, (n, us))| json!({ "op": op, "dispatches": n, "us": us })).collect::<Vec<_>>(),
             "kinds": kinds.iter().map(|k| kind_json(k, &rows)).collect::<Vec<_>>(), "tick_us": in_a_row,
@@ -123,7 +123,7 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     out.line(&format!(
         "{}, {} kernels, {threads} threads, {}; median of {}\n",
         machine::name(),
-        load::isa()?.name(),
+        device::isa()?.name(),
         machine::date(),
         args.repeat
     ))?;

@@ -13,20 +13,20 @@ use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::{Case, Op};
 use onetrip_core::record::prepare;
 use onetrip_core::selftest::{CaseResult, Verdict, case_plan, run_case};
+use onetrip_devices::{DeviceKind, DeviceSpec, Settings, host};
 use onetrip_engine::model::{Model, ModelOptions};
 use onetrip_engine::step::Engine;
 use onetrip_engine::step::replay::Replays;
 use onetrip_engine::switch;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
-use onetrip_ir::simd::Isa;
 use onetrip_ir::target::Compute;
 use serde_json::json;
 
 use crate::fail::Fail;
-use crate::options::{at_least_one, path, threads, whole};
+use crate::options::{DEFAULT_DEVICE, at_least_one, path, threads, whole};
 use crate::output::{Out, progress, seconds, table};
-use crate::{device, load, machine};
+use crate::{device, load};
 
 /// Flags of `selftest`.
 #[derive(Args)]
@@ -46,7 +46,7 @@ pub struct SelftestArgs {
     model: Option<std::path::PathBuf>,
     /// Device: `cpu`, `cuda` or `cuda:1`, `gpu`, or `gpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
-    device: Option<String>,
+    device: Option<DeviceSpec>,
     /// Precision of activations: `int8`, `f16`, `bf16` or `f32` [default: each case's own, int8 for nearly all]
     #[arg(long, value_parser = crate::options::compute, value_name = "TYPE")]
     compute: Option<Compute>,
@@ -68,19 +68,20 @@ fn op(name: &str) -> Result<String, String> {
 /// Runs the command.
 pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
     let isa = match &args.isa {
-        Some(name) => load::isa_named(name).map_err(|e| Fail::Input(format!("--isa {name}: {e}")))?,
-        None => load::isa()?,
+        Some(name) => device::isa_named(name).map_err(|e| Fail::Input(format!("--isa {name}: {e}")))?,
+        None => device::isa()?,
     };
-    let threads = args.threads.unwrap_or_else(machine::cores);
-    let name = args.device.as_deref().unwrap_or("cpu");
+    let threads = args.threads.unwrap_or_else(host::cores);
+    let spec = args.device.as_ref().unwrap_or(&DEFAULT_DEVICE);
+    let settings = Settings { threads, isa, ..device::settings(spec)? };
     if let Some(times) = args.replays {
         let model = args.model.as_deref().unwrap_or(std::path::Path::new("tiny"));
-        return replays(times, model, (name, threads, isa), out);
+        return replays(times, model, (spec, &settings), out);
     }
-    let mut device = device::open(name, threads, isa, Default::default())?;
-    let what = match device::split(name).0 {
-        "cpu" => format!("cpu ({}, {threads} threads)", isa.name()),
-        _ => name.to_string(),
+    let mut device = device::open(spec, &settings, Default::default())?;
+    let what = match spec.kind {
+        DeviceKind::Cpu => format!("{spec} ({}, {threads} threads)", isa.name()),
+        DeviceKind::Cuda | DeviceKind::Wgpu => spec.to_string(),
     };
     let wanted = |op: &str| args.op.as_ref().is_none_or(|wanted| wanted == op);
     let computing = |case: Case| Case { compute: args.compute.unwrap_or(case.compute), ..case };
@@ -109,7 +110,7 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
         };
         let results: Vec<_> = results.iter().map(row).collect();
         out.object(
-            &json!({ "device": name, "isa": isa.name(), "threads": threads, "seed": args.seed, "passed": passed,
+            &json!({ "device": spec, "isa": isa.name(), "threads": threads, "seed": args.seed, "passed": passed,
                             "failed": failed, "gaps": gaps, "results": results }),
         )?;
     } else {
@@ -146,19 +147,19 @@ const STEPS: [(&str, Bind, usize); 4] = [
     ("a prompt of 100 tokens", Bind { t: 100, s: 1, l: 120 }, 20),
 ];
 
-fn replays(times: usize, path: &Path, (name, threads, isa): (&str, usize, Isa), out: &Out) -> Result<(), Fail> {
+fn replays(times: usize, path: &Path, (spec, settings): (&DeviceSpec, &Settings), out: &Out) -> Result<(), Fail> {
     let start = Instant::now();
     let options = ModelOptions {
         cache: DType::F16,
         weights: None,
         compute: Compute::Int8,
         fuse: Fuse::All,
-        target: device::target(name)?,
-        device: device::split(name).0.to_string(),
+        target: spec.target(settings),
+        device: spec.kind.name().to_string(),
     };
     let model = Model::new(load::file(path)?, options)?;
-    let device = device::open(name, threads, isa, Default::default())?;
-    let mut engine = Engine::load(model, device, 128, 4, threads, &|_, _| {})?;
+    let device = device::open(spec, settings, Default::default())?;
+    let mut engine = Engine::load(model, device, 128, 4, settings.threads, &|_, _| {})?;
     let mut bar = None;
     let all: usize = STEPS.iter().map(|(.., less)| times.div_ceil(*less)).sum();
     let mut done = 0;
@@ -179,7 +180,7 @@ fn replays(times: usize, path: &Path, (name, threads, isa): (&str, usize, Isa), 
         };
         let steps: Vec<_> = rows.iter().map(row).collect();
         let model = path.to_string_lossy();
-        out.object(&json!({ "device": name, "model": model, "delays": delays, "seconds": took, "steps": steps }))?;
+        out.object(&json!({ "device": spec, "model": model, "delays": delays, "seconds": took, "steps": steps }))?;
     } else {
         let cells: Vec<_> = rows
             .iter()
@@ -198,7 +199,7 @@ fn replays(times: usize, path: &Path, (name, threads, isa): (&str, usize, Isa), 
             .collect();
         out.text(&table(&["step", ">replays", ">logits", "verdict"], &cells))?;
         let delays = delays.map_or(String::new(), |seed| format!(", delays of seed {seed}"));
-        out.line(&format!("\n{name}{delays}: {}", seconds(took)))?;
+        out.line(&format!("\n{spec}{delays}: {}", seconds(took)))?;
     }
     match wrong.is_empty() {
         true => Ok(()),

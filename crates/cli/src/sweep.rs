@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use onetrip_core::probe::{Silent, dispatch_times};
+use onetrip_devices::{DeviceKind, DeviceSpec};
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
 use onetrip_engine::profiles;
@@ -77,23 +78,23 @@ struct Group {
 }
 
 /// Ways of handing over that a kind of device has: by these policies, or by every one.
-fn ways(kind: &str, policies: &[Commit]) -> Vec<HandOver> {
-    let (is_cuda, mut all) = (kind == "cuda", policies.to_vec());
+fn ways(kind: DeviceKind, policies: &[Commit]) -> Vec<HandOver> {
+    let mut all = policies.to_vec();
     if all.is_empty() {
         all.push(Commit::Each);
         all.extend(GROUPS.map(Commit::Every));
         all.push(Commit::Tick);
-        all.extend(is_cuda.then_some(Commit::Replay));
+        all.extend(kind.keeps_ticks().then_some(Commit::Replay));
     }
-    let threads: &[bool] = if is_cuda { &[false] } else { &[false, true] };
+    let threads: &[bool] = if kind.has_encode_thread() { &[false, true] } else { &[false] };
     let way = |commit| threads.iter().map(move |&t| HandOver { encode_thread: t, ..HandOver::by(commit) });
     all.into_iter().flat_map(way).collect()
 }
 
 /// Measures, prints, and with `write` keeps the fastest in a profile: the device's own, or that of a file.
 pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &Out) -> Result<(), Fail> {
-    let kind = device::split(args.device()).0;
-    if kind == "cpu" {
+    let kind = args.device().kind;
+    if !kind.is_gpu() {
         let what = "--commit-sweep is for GPUs, the CPU hands nothing over: give --device gpu or --device cuda";
         return Err(Fail::Input(what.into()));
     }
@@ -106,7 +107,7 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
     let most = sizes.batches.iter().copied().max().unwrap_or(1);
     // With room to run ahead to the end: as many ticks are handed over in the measured time as are read in it.
     let mut engine = load::engine(model, args, sizes.prompt + sizes.ticks + 1 + RING, most)?;
-    let (mut groups, usual) = (vec![], HandOver::by(device::usual(kind)));
+    let (mut groups, usual) = (vec![], kind.default_hand_over());
     let mut ways = ways(kind, &sizes.policies);
     if !ways.contains(&usual) {
         ways.push(usual);
@@ -121,7 +122,7 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
     let (word, ratio) = (verdict(&ratios), Spread::of(&ratios).map_or(1.0, |s| s.median));
     let kept = if word == "faster" { fastest } else { usual };
     if let Some(file) = &file {
-        profiles::write_commit(file, kind, kept).map_err(|e| Fail::Input(e.to_string()))?;
+        profiles::write_commit(file, kind.name(), kept).map_err(|e| Fail::Input(e.to_string()))?;
     }
     let path = args.file.path();
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
@@ -151,7 +152,7 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
 }
 
 /// The profile that the fastest is written into.
-fn profile_file(asked: Option<&Path>, hardware: &str, isa: &str, device: &str) -> Result<PathBuf, Fail> {
+fn profile_file(asked: Option<&Path>, hardware: &str, isa: &str, device: &DeviceSpec) -> Result<PathBuf, Fail> {
     match asked {
         Some(file) => {
             let known = profiles::named(&file.to_string_lossy()).map_err(|e| Fail::Input(e.to_string()))?;
@@ -363,10 +364,11 @@ mod tests {
     #[test]
     fn every_device_is_measured_with_what_it_has() {
         let names = |kind| ways(kind, &[]).iter().map(HandOver::to_string).collect::<Vec<_>>();
-        assert_eq!(names("gpu").len(), 16);
-        assert!(names("gpu").contains(&"every:64+thread".into()) && !names("gpu").contains(&"replay".into()));
-        assert_eq!(names("cuda").len(), 9);
-        assert!(names("cuda").contains(&"replay".into()));
-        assert_eq!(ways("gpu", &[Commit::Every(3)]).len(), 2);
+        assert_eq!(names(DeviceKind::Wgpu).len(), 16);
+        let of_wgpu = names(DeviceKind::Wgpu);
+        assert!(of_wgpu.contains(&"every:64+thread".into()) && !of_wgpu.contains(&"replay".into()));
+        assert_eq!(names(DeviceKind::Cuda).len(), 9);
+        assert!(names(DeviceKind::Cuda).contains(&"replay".into()));
+        assert_eq!(ways(DeviceKind::Wgpu, &[Commit::Every(3)]).len(), 2);
     }
 }

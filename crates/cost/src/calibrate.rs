@@ -168,7 +168,7 @@ impl Chain {
             .filter(|&v| self.graph.values[v].sig.cache().is_none())
             .collect();
         let layouts = choose_layouts(&self.graph, target, Compute::Int8);
-        let mut plan = lower(self.graph.clone(), setting, &Fuse::None, &layouts, "cpu")?;
+        let mut plan = lower(self.graph.clone(), setting, &Fuse::None, &layouts, "chain")?;
         // A device copies outputs to the host behind each run: values that are kept apart are none for that.
         plan.outputs.truncate(1);
         let mut bytes: BTreeMap<usize, u64> = BTreeMap::new();

@@ -77,8 +77,7 @@ impl std::fmt::Display for OpenError {
         match self {
             OpenError::None => write!(
                 f,
-                "there is no GPU adapter: install a Vulkan driver (on Debian, mesa-vulkan-drivers has one in software), \
-                 or use --device cpu"
+                "there is no GPU adapter: install a Vulkan driver (on Debian, mesa-vulkan-drivers has one in software)"
             ),
             OpenError::Name { asked, have } => {
                 write!(f, "no GPU adapter is called {asked:?}: this machine has {}", have.join(", "))

@@ -10,6 +10,7 @@ use onetrip_cost::calibrate::Chain;
 use onetrip_cost::calibrate::layers::{Layers, layers};
 use onetrip_cost::calibrate::pairs::{Extent, FORMATS, Pair, pairs, tiny};
 use onetrip_cost::{Curve, Kind, Profile};
+use onetrip_devices::{DeviceKind, DeviceSpec};
 use onetrip_engine::profiles;
 use onetrip_engine::scheduler::PAGE_LEN;
 use onetrip_ir::batch::StepBatch;
@@ -20,7 +21,7 @@ use super::{CalibrateArgs, Curves, slug, store};
 use crate::fail::Fail;
 use crate::output::{Out, note, progress, seconds, table};
 use crate::stats::Spread;
-use crate::{device, load, machine};
+use crate::{device, machine};
 
 /// Runs handed over in a row, of which one time is taken: so many that the clock and the last wait do not matter.
 const BURST_S: f64 = 4e-3;
@@ -51,26 +52,26 @@ impl AsRef<[u8]> for Filler {
 }
 
 /// Runs the command for a GPU.
-pub fn main(args: &CalibrateArgs, name: &str, out: &Out) -> Result<(), Fail> {
+pub fn main(args: &CalibrateArgs, spec: &DeviceSpec, out: &Out) -> Result<(), Fail> {
     if args.threads.is_some() {
         return Err(Fail::Input("--threads is for the CPU: leave it out, or leave --device out".into()));
     }
     let start = Instant::now();
-    let mut gpu = device::open(name, machine::cores(), load::isa()?, Default::default())?;
-    let Some((title, caps)) = device::identity(name)? else {
-        return Err(Fail::Work(format!("{name} is gone")));
+    let mut gpu = device::open(spec, &device::settings(spec)?, Default::default())?;
+    let Some((title, caps)) = device::identity(spec)? else {
+        return Err(Fail::Work(format!("{spec} is gone")));
     };
     let formats = if args.formats.is_empty() { FORMATS.to_vec() } else { args.formats.clone() };
     let mut curves = Curves::default();
     let extent = Extent { quick: args.quick };
-    let skipped = measure(&mut *gpu, &formats, extent, args.repeat, &mut curves)?;
+    let skipped = measure(&mut *gpu, spec.kind, &formats, extent, args.repeat, &mut curves)?;
     let (date, took) = (machine::date(), start.elapsed().as_secs_f64());
     let how = if args.quick { ", --quick" } else { "" };
     let commit = profiles::of_device(&title).next().map_or_else(Default::default, |(_, before)| before.commit);
     let profile = Profile {
-        name: args.name.clone().unwrap_or_else(|| slug(&format!("{title} {}", device::split(name).0))),
+        name: args.name.clone().unwrap_or_else(|| slug(&format!("{title} {}", spec.kind))),
         note: format!(
-            "Measured by `onetrip calibrate --device {name}{how}` {} on {date} in {took:.0} s: medians of {} runs with min \
+            "Measured by `onetrip calibrate --device {spec}{how}` {} on {date} in {took:.0} s: medians of {} runs with min \
              and max, of what a longer chain of one op takes more than a shorter one; no model plan. Times in µs.",
             env!("CARGO_PKG_VERSION"),
             args.repeat
@@ -109,6 +110,7 @@ fn row(c: &Curve) -> Vec<String> {
 /// Fills the curves; gives the points that could not be measured.
 fn measure(
     gpu: &mut dyn Device,
+    kind: DeviceKind,
     formats: &[onetrip_ir::formats::DType],
     extent: Extent,
     repeat: usize,
@@ -146,7 +148,7 @@ fn measure(
         }
         let ys = [time.median, time.min, time.max].map(|us| pair.unit.y(us, launch, 1));
         let (min, max) = (ys[1].min(ys[2]), ys[1].max(ys[2]));
-        if pair.curve == "launch.apart" && gpu.name().starts_with("cuda") {
+        if pair.curve == "launch.apart" && kind.keeps_ticks() {
             rest_of(curves, "graph_node", 0.0, &each);
         }
         curves.add(&pair.curve, 0, pair.x, Spread { median: ys[0], min, max });

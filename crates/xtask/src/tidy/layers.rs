@@ -68,7 +68,7 @@ pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
     }
 }
 
-fn is_test_file(path: &str) -> bool {
+pub(super) fn is_test_file(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or_default();
     let in_folder = |folder: &str| path.contains(&format!("/{folder}/"));
     in_folder("tests") || in_folder("examples") || in_folder("benches") || name == "tests.rs"

@@ -5,6 +5,7 @@ mod layers;
 mod report;
 mod retired;
 mod source;
+mod strings;
 mod text;
 mod tree;
 
@@ -43,6 +44,7 @@ fn check_tree_with(tree: &Tree, all_words: bool) -> Vec<Finding> {
         if let Some(source) = &file.rust {
             text::check_rust(&file.path, source, &mut report);
             layers::check_rust(&file.path, source, &mut report);
+            strings::check_rust(&file.path, source, &mut report);
         }
         if file.path.ends_with("/Cargo.toml") {
             layers::check_manifest(&file.path, &file.text, &mut report);

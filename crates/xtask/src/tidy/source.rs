@@ -53,6 +53,19 @@ impl Source {
     }
 }
 
+impl Source {
+    /// String literals outside of `#[cfg(test)]` items: where each begins (at its quote), and its content as it is written.
+    pub fn product_strings(&self) -> Vec<(usize, &str)> {
+        let code = self.product_code();
+        let mut quotes = code.match_indices('"').map(|(at, _)| at);
+        let mut strings = vec![];
+        while let (Some(open), Some(close)) = (quotes.next(), quotes.next()) {
+            strings.push((open, &self.text[open + 1..close]));
+        }
+        strings
+    }
+}
+
 /// The line (from 1) of a byte position.
 pub fn line_of(text: &str, at: usize) -> usize {
     1 + text.as_bytes()[..at.min(text.len())].iter().filter(|&&b| b == b'\n').count()

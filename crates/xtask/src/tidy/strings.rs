@@ -1,0 +1,58 @@
+//! Checks of string literals in the product: names that have a type of their own, and what only a command line knows.
+
+use super::layers::is_test_file;
+use super::source::line_of;
+use super::{Report, Source};
+
+/// Names of kinds of devices.
+const KINDS: [&str; 4] = ["cpu", "cuda", "gpu", "wgpu"];
+
+/// Where such a name may stand: the registry, and the crate that each device names itself in.
+const KIND_PLACES: [&str; 4] = ["crates/devices/src/kind.rs", "crates/cpu/src/", "crates/cuda/src/", "crates/gpu/src/"];
+
+/// Crates that are no part of the product.
+const TOOLS: [&str; 2] = ["crates/parity/", "crates/xtask/"];
+
+pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
+    let is_product = path.starts_with("crates/") && !TOOLS.iter().any(|tool| path.starts_with(tool));
+    if !is_product || is_test_file(path) {
+        return;
+    }
+    for (at, text) in source.product_strings() {
+        let kind = text.split_once(':').map_or(text, |(kind, _)| kind);
+        // Features of crates are called so too, and a key of JSON is followed by its value.
+        let is_feature = source.code[..at].trim_end().ends_with("feature =");
+        let is_key = source.code[at + text.len() + 2..].trim_start().starts_with(':');
+        let is_named = KINDS.contains(&kind) && !is_feature && !is_key;
+        if is_named && !KIND_PLACES.iter().any(|place| path.starts_with(place)) {
+            let message =
+                format!("\"{text}\" names a device: match on `DeviceKind`, which prints and reads such names");
+            report.add("kind", path, line_of(&source.text, at), message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::found;
+
+    #[test]
+    fn names_of_devices_stand_in_the_registry_only() {
+        for code in [
+            "if device == \"cpu\" {}",
+            "match kind { \"cuda\" | \"gpu\" => 1, _ => 2 }",
+            "let is = name.starts_with(\"cuda:\");",
+            "x(\"gpu:{name}\")",
+        ] {
+            assert_eq!(found("crates/cli/src/a.rs", &format!("fn f() {{ {code} }}")), ["kind"], "{code}");
+            for place in ["crates/devices/src/kind.rs", "crates/gpu/src/a.rs", "crates/parity/src/a.rs"] {
+                assert!(found(place, code).is_empty(), "{place}: {code}");
+            }
+            let tests = format!("#[cfg(test)]\nmod tests {{ fn f() {{ {code} }} }}");
+            assert!(found("crates/cli/src/a.rs", &tests).is_empty(), "{code}");
+        }
+        let other = "// a device is \"cpu\"\nfn f() { g(\"a GPU\", '\"', \"the cpu and the gpu\", r\"cpus\") }\n\
+                     #[cfg(feature = \"cuda\")]\nfn h() { json!({ \"gpu\": name }) }";
+        assert!(found("crates/cli/src/a.rs", other).is_empty());
+    }
+}
