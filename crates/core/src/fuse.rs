@@ -1,35 +1,15 @@
 //! Applying the rules: each rule in the order of the list, wherever it fits, tried against the device's lowering.
 
-use crate::graph::{Graph, Node, Source, Value, ValueId};
+use crate::fuse::rewrite::Rewrite;
+use crate::graph::{Graph, Node};
 use crate::lowering::Lowering;
 use onetrip_ir::context::Setting;
 use onetrip_ir::plan::Refusal;
 use onetrip_ir::text::distance;
 
+pub mod rewrite;
 pub mod rules;
 pub use rules::{RULES, Rule};
-
-/// What a rule wants to put in the place of some nodes.
-#[derive(Clone, Debug)]
-pub enum Rewrite {
-    /// Other nodes instead of the nodes `remove`, in this order, where the last of those stood; if something in between
-    /// needs a result, where the first stood.
-    Make {
-        /// Nodes that go.
-        remove: Vec<usize>,
-        /// What comes.
-        made: Vec<Node>,
-        /// Values that were not there before: their ids follow those of the graph.
-        values: Vec<Value>,
-    },
-    /// Nodes that do nothing. Outputs that are read are other values from now on.
-    Drop {
-        /// The nodes, in order.
-        remove: Vec<usize>,
-        /// Output, and the value that it is.
-        same: Vec<(ValueId, ValueId)>,
-    },
-}
 
 /// How often each rule fired, and where it was refused.
 #[derive(Clone, Debug, Default)]
@@ -117,31 +97,6 @@ pub fn fuse_assuming(graph: &mut Graph, setting: &Setting, wanted: &Fuse, assume
     report
 }
 
-/// Joins the names of nodes: `blk.0.attn_q`, `blk.0.attn_k` give `blk.0.attn_q+attn_k`.
-fn joined_name<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
-    let mut name = String::new();
-    for full in names {
-        if name.is_empty() {
-            name = full.to_string();
-            continue;
-        }
-        let prefix = full.rfind('.').map_or(0, |p| p + 1);
-        let same = name.get(..prefix) == full.get(..prefix);
-        let part = if same { &full[prefix..] } else { full };
-        if name.rsplit(['.', '+']).next() != Some(part) {
-            name = format!("{name}+{part}");
-        }
-    }
-    name
-}
-
-/// Splits the first part off a joined name: `blk.0.add+norm` gives `blk.0.add` and `blk.0.norm`.
-fn split_name(name: &str) -> (String, String) {
-    let Some((first, rest)) = name.split_once('+') else { return (name.into(), name.into()) };
-    let prefix = if rest.contains('.') { "" } else { &first[..first.rfind('.').map_or(0, |p| p + 1)] };
-    (first.into(), format!("{prefix}{rest}"))
-}
-
 /// Gives the place of the first node that changed. `Err(Some)` is a refusal by the device, `Err(None)` a place where the
 /// order of nodes forbids the rewrite.
 fn apply(
@@ -210,26 +165,4 @@ fn replace(graph: &mut Graph, remove: &[usize], made: Vec<Node>, places: [usize;
         graph.nodes.insert(i, node);
     }
     None
-}
-
-/// A value that is a weight with one row.
-pub(crate) fn is_weight_row(value: &Value) -> bool {
-    matches!(value.source, Source::Weight(_)) && value.sig.rows.constant() == Some(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_joined_and_split_again() {
-        let joined = joined_name(["blk.0.add", "blk.0.norm", "blk.0.norm"]);
-        assert_eq!(
-            (joined.as_str(), split_name(&joined)),
-            ("blk.0.add+norm", ("blk.0.add".into(), "blk.0.norm".into()))
-        );
-        let joined = joined_name(["blk.0.add", "blk.1.norm"]);
-        assert_eq!(split_name(&joined), ("blk.0.add".into(), "blk.1.norm".into()));
-        assert_eq!(split_name(&joined_name(["add", "norm", "x"])), ("add".into(), "norm+x".into()));
-    }
 }

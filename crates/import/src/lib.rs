@@ -24,7 +24,7 @@ mod parse;
 #[cfg(test)]
 mod tests;
 
-pub use parse::Head;
+pub use parse::{Head, ListingError};
 
 /// What the name of a listing begins with.
 pub const PREFIX: &str = "listing:";
@@ -36,18 +36,6 @@ const SHIPPED: &[(&str, &str)] =
 /// What our engine does on the device and a listing's does on the host, as the last step of a ladder: name and reason.
 pub const SAMPLE: (&str, &str) =
     ("sample", "one row more: the listing's engine samples on the host, after a copy of all logits");
-
-/// What is wrong with a listing, and on which line.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-#[error("listing {listing}, line {line}: {what}")]
-pub struct ListingError {
-    /// Its name or path.
-    pub listing: String,
-    /// The line, from 1.
-    pub line: usize,
-    /// What is wrong.
-    pub what: String,
-}
 
 /// Why a listing cannot be had.
 #[derive(Debug, thiserror::Error)]

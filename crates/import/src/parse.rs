@@ -7,7 +7,17 @@ use std::ops::RangeInclusive;
 use onetrip_ir::formats::DType;
 use onetrip_ir::text::{distance, shown};
 
-use super::ListingError;
+/// What is wrong with a listing, and on which line.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+#[error("listing {listing}, line {line}: {what}")]
+pub struct ListingError {
+    /// Its name or path.
+    pub listing: String,
+    /// The line, from 1.
+    pub line: usize,
+    /// What is wrong.
+    pub what: String,
+}
 
 /// Longest listing: a decode step of a large model is a tenth of it.
 pub const MOST_BYTES: usize = 8 << 20;

@@ -35,6 +35,7 @@ mod tests_map;
 mod tests_tile;
 
 use crate::formats::tile::TileLayout;
+pub use floats::{DotRows, FloatKind, Mix};
 pub use q8::{Q8Rows, q8_row_bytes};
 
 /// An instruction set that has its own table of kernels, weakest first.
@@ -101,67 +102,6 @@ fn has_avx2() -> bool {
 #[cfg(not(target_arch = "x86_64"))]
 fn has_avx512() -> bool {
     false
-}
-
-/// How floats are stored, little-endian.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FloatKind {
-    /// IEEE single.
-    F32,
-    /// IEEE half.
-    F16,
-    /// The upper half of a single.
-    Bf16,
-}
-
-impl FloatKind {
-    /// Bytes of one number.
-    pub fn bytes(self) -> usize {
-        match self {
-            FloatKind::F32 => 4,
-            FloatKind::F16 | FloatKind::Bf16 => 2,
-        }
-    }
-}
-
-/// Where [`Simd::dot_rows`] finds its operands and puts its results.
-#[derive(Clone, Copy, Debug)]
-pub struct DotRows<'a> {
-    /// How the weights are stored.
-    pub kind: FloatKind,
-    /// The weights: `n_rows` rows, `row_bytes` apart, `k` numbers each; no alignment needed.
-    pub rows: &'a [u8],
-    /// Bytes from one row to the next, at least `k` numbers (or anything for a single row).
-    pub row_bytes: usize,
-    /// Rows of weights.
-    pub n_rows: usize,
-    /// Numbers in a row.
-    pub k: usize,
-    /// The activations: `n_tokens` rows, `act_stride` apart, `k` numbers each.
-    pub acts: &'a [f32],
-    /// Numbers from one row of activations to the next.
-    pub act_stride: usize,
-    /// Rows of activations.
-    pub n_tokens: usize,
-}
-
-/// Operands of [`Simd::mix`]: `out[m × d] += p[m × n] · v[n × d]`, row-major with strides in numbers.
-#[derive(Clone, Copy, Debug)]
-pub struct Mix<'a> {
-    /// `m` rows of `n` weights.
-    pub p: &'a [f32],
-    /// Numbers from one row of `p` to the next.
-    pub p_stride: usize,
-    /// `n` rows of `d` values.
-    pub v: &'a [f32],
-    /// Numbers from one row of `v` to the next.
-    pub v_stride: usize,
-    /// Rows of `p` and of the output.
-    pub m: usize,
-    /// Columns of `p`, rows of `v`.
-    pub n: usize,
-    /// Columns of `v` and of the output.
-    pub d: usize,
 }
 
 impl Simd {
@@ -261,12 +201,12 @@ pub fn simd(isa: Isa) -> &'static Simd {
 
 /// One table: every generic kernel compiled for one instruction set. `$features` are attributes that say what the
 /// compiler may use; `$lanes` is the vector type; `$tile` and `$quantize` the modules with the integer kernels.
-macro_rules! table {
+macro_rules! simd_table {
     ($module:ident, $isa:expr, $lanes:ty, $tile:ident, $quantize:ident, $features:tt) => {
         mod $module {
             use super::*;
 
-            table!($isa, $features,
+            simd_table!($isa, $features,
                 quantize_q8(x: &[f32], out: &mut [u8]) = $quantize::quantize;
                 dot_tile(l: &TileLayout, t: &[u8], a: &[u8], n: usize, out: &mut [[f32; 16]]) = $tile::dot_tile;
                 dot_rows(o: &DotRows, out: &mut [f32], stride: usize) = floats::dot_rows::<$lanes>;
@@ -298,7 +238,7 @@ macro_rules! table {
     };
     ($isa:expr, $features:tt,
         $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {
-        $(table!(@entry $features $name($($arg: $ty),*) $(-> $ret)? = $body);)*
+        $(simd_table!(@entry $features $name($($arg: $ty),*) $(-> $ret)? = $body);)*
         /// Handed out by [`simd`] alone, after detection.
         pub(super) static TABLE: Simd = Simd { isa: $isa, $($name),* };
     };
@@ -315,11 +255,11 @@ macro_rules! table {
     };
 }
 
-table!(portable, Isa::Portable, lanes::Portable, tile_portable, q8, []);
+simd_table!(portable, Isa::Portable, lanes::Portable, tile_portable, q8, []);
 #[cfg(target_arch = "x86_64")]
-table!(avx2, Isa::Avx2, lanes_x86::Avx2, tile_avx2, q8, [target_feature(enable = "avx2,fma,f16c")]);
+simd_table!(avx2, Isa::Avx2, lanes_x86::Avx2, tile_avx2, q8, [target_feature(enable = "avx2,fma,f16c")]);
 #[cfg(target_arch = "x86_64")]
-table!(
+simd_table!(
     avx512,
     Isa::Avx512,
     lanes_x86::Avx512,

@@ -4,7 +4,7 @@
 //! device, and is refused where the device has no kernel for what it would make. How each finds its place stands in the
 //! files below `rules/`, by theme.
 
-use super::Rewrite;
+use crate::fuse::rewrite::Rewrite;
 use crate::graph::Graph;
 use onetrip_ir::context::Setting;
 

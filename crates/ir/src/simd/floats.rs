@@ -3,7 +3,67 @@
 //! Every function checks its slices, then works with pointers inside them.
 
 use super::lanes::Lanes;
-use super::{DotRows, FloatKind, Mix};
+
+/// How floats are stored, little-endian.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FloatKind {
+    /// IEEE single.
+    F32,
+    /// IEEE half.
+    F16,
+    /// The upper half of a single.
+    Bf16,
+}
+
+impl FloatKind {
+    /// Bytes of one number.
+    pub fn bytes(self) -> usize {
+        match self {
+            FloatKind::F32 => 4,
+            FloatKind::F16 | FloatKind::Bf16 => 2,
+        }
+    }
+}
+
+/// Where [`Simd::dot_rows`] finds its operands and puts its results.
+#[derive(Clone, Copy, Debug)]
+pub struct DotRows<'a> {
+    /// How the weights are stored.
+    pub kind: FloatKind,
+    /// The weights: `n_rows` rows, `row_bytes` apart, `k` numbers each; no alignment needed.
+    pub rows: &'a [u8],
+    /// Bytes from one row to the next, at least `k` numbers (or anything for a single row).
+    pub row_bytes: usize,
+    /// Rows of weights.
+    pub n_rows: usize,
+    /// Numbers in a row.
+    pub k: usize,
+    /// The activations: `n_tokens` rows, `act_stride` apart, `k` numbers each.
+    pub acts: &'a [f32],
+    /// Numbers from one row of activations to the next.
+    pub act_stride: usize,
+    /// Rows of activations.
+    pub n_tokens: usize,
+}
+
+/// Operands of [`Simd::mix`]: `out[m × d] += p[m × n] · v[n × d]`, row-major with strides in numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Mix<'a> {
+    /// `m` rows of `n` weights.
+    pub p: &'a [f32],
+    /// Numbers from one row of `p` to the next.
+    pub p_stride: usize,
+    /// `n` rows of `d` values.
+    pub v: &'a [f32],
+    /// Numbers from one row of `v` to the next.
+    pub v_stride: usize,
+    /// Rows of `p` and of the output.
+    pub m: usize,
+    /// Columns of `p`, rows of `v`.
+    pub n: usize,
+    /// Columns of `v` and of the output.
+    pub d: usize,
+}
 
 /// A stored number type as a type, so that each kernel is compiled for it.
 ///

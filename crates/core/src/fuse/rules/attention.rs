@@ -2,7 +2,7 @@
 
 use super::find::{is_mul, is_unary, make, only_reader, other_operand, sole_producer};
 use super::norms::weighted;
-use crate::fuse::Rewrite;
+use crate::fuse::rewrite::Rewrite;
 use crate::graph::{Graph, ValueId};
 use crate::ops::Op;
 use crate::ops::attention::{Attention, Gate};

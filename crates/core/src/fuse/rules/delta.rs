@@ -1,7 +1,7 @@
 //! Rules about the gated delta net and the convolution before it.
 
 use super::find::{is_unary, make, name_of, sole_producer};
-use crate::fuse::Rewrite;
+use crate::fuse::rewrite::Rewrite;
 use crate::graph::{Graph, Node, Source, Value};
 use crate::ops::Op;
 use crate::ops::conv::Conv;

@@ -1,6 +1,6 @@
 //! What the rules look with: readers, producers, operands.
 
-use crate::fuse::{Rewrite, joined_name};
+use crate::fuse::rewrite::{Rewrite, joined_name};
 use crate::graph::{Graph, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;

@@ -2,7 +2,7 @@
 
 use super::find::{is_add, is_mul, is_unary, make, only_reader, other_operand};
 use super::norms::weighted;
-use crate::fuse::{Rewrite, is_weight_row, joined_name, split_name};
+use crate::fuse::rewrite::{Rewrite, is_weight_row, joined_name, split_name};
 use crate::graph::{Graph, Node, ValueId};
 use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;

@@ -1,7 +1,7 @@
 //! Rules about what moves numbers and computes none.
 
 use super::find::{make, only_reader};
-use crate::fuse::Rewrite;
+use crate::fuse::rewrite::Rewrite;
 use crate::graph::Graph;
 use crate::ops::Op;
 use crate::ops::delta_net::{DeltaNet, Front};

@@ -1,7 +1,7 @@
 //! Rules about norms of rows.
 
 use super::find::{is_add, is_mul, is_unary, make, only_reader, other_operand, sole_producer};
-use crate::fuse::{Rewrite, is_weight_row};
+use crate::fuse::rewrite::{Rewrite, is_weight_row};
 use crate::graph::{Graph, Node};
 use crate::ops::Op;
 use crate::ops::rms_norm::{RmsNorm, With};

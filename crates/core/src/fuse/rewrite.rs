@@ -1,0 +1,72 @@
+//! What a rule answers: a rewrite of the graph, and the names of what it makes.
+
+use crate::graph::{Node, Source, Value, ValueId};
+
+/// What a rule wants to put in the place of some nodes.
+#[derive(Clone, Debug)]
+pub enum Rewrite {
+    /// Other nodes instead of the nodes `remove`, in this order, where the last of those stood; if something in between
+    /// needs a result, where the first stood.
+    Make {
+        /// Nodes that go.
+        remove: Vec<usize>,
+        /// What comes.
+        made: Vec<Node>,
+        /// Values that were not there before: their ids follow those of the graph.
+        values: Vec<Value>,
+    },
+    /// Nodes that do nothing. Outputs that are read are other values from now on.
+    Drop {
+        /// The nodes, in order.
+        remove: Vec<usize>,
+        /// Output, and the value that it is.
+        same: Vec<(ValueId, ValueId)>,
+    },
+}
+
+/// Joins the names of nodes: `blk.0.attn_q`, `blk.0.attn_k` give `blk.0.attn_q+attn_k`.
+pub fn joined_name<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let mut name = String::new();
+    for full in names {
+        if name.is_empty() {
+            name = full.to_string();
+            continue;
+        }
+        let prefix = full.rfind('.').map_or(0, |p| p + 1);
+        let same = name.get(..prefix) == full.get(..prefix);
+        let part = if same { &full[prefix..] } else { full };
+        if name.rsplit(['.', '+']).next() != Some(part) {
+            name = format!("{name}+{part}");
+        }
+    }
+    name
+}
+
+/// Splits the first part off a joined name: `blk.0.add+norm` gives `blk.0.add` and `blk.0.norm`.
+pub fn split_name(name: &str) -> (String, String) {
+    let Some((first, rest)) = name.split_once('+') else { return (name.into(), name.into()) };
+    let prefix = if rest.contains('.') { "" } else { &first[..first.rfind('.').map_or(0, |p| p + 1)] };
+    (first.into(), format!("{prefix}{rest}"))
+}
+
+/// A value that is a weight with one row.
+pub fn is_weight_row(value: &Value) -> bool {
+    matches!(value.source, Source::Weight(_)) && value.sig.rows.constant() == Some(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_joined_and_split_again() {
+        let joined = joined_name(["blk.0.add", "blk.0.norm", "blk.0.norm"]);
+        assert_eq!(
+            (joined.as_str(), split_name(&joined)),
+            ("blk.0.add+norm", ("blk.0.add".into(), "blk.0.norm".into()))
+        );
+        let joined = joined_name(["blk.0.add", "blk.1.norm"]);
+        assert_eq!(split_name(&joined), ("blk.0.add".into(), "blk.1.norm".into()));
+        assert_eq!(split_name(&joined_name(["add", "norm", "x"])), ("add".into(), "norm+x".into()));
+    }
+}
