@@ -2,7 +2,7 @@
 
 use serde_json::Value as Json;
 
-use super::{Config, ConfigError, MAX_CONTEXT, MAX_LAYERS, MAX_WIDTH};
+use super::hyperparameters::{Config, ConfigError, MAX_CONTEXT, MAX_LAYERS, MAX_WIDTH};
 use crate::files::{FileError, ModelFile};
 use onetrip_core::ops::rope::frequencies::{RopeConfig, Scaling};
 use onetrip_ir::text::shown;

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::error::{FileError, shown_path};
-use super::{Metadata, Value};
+use super::value::{Metadata, Value};
 
 /// Largest JSON file that is read into memory (an index of a very large model has about 10 MB).
 const MAX_JSON: u64 = 64 << 20;

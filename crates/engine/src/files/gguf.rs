@@ -16,7 +16,7 @@ use std::collections::HashSet;
 
 use super::error::{FileError, KeyError};
 use super::types::TensorType;
-use super::{Metadata, TensorInfo, Value};
+use super::value::{Metadata, TensorInfo, Value};
 
 /// First bytes of a file.
 pub(super) const MAGIC: &[u8; 4] = b"GGUF";

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::io::{self, Write};
 
 use super::types::TensorType;
-use super::{Metadata, Value};
+use super::value::{Metadata, Value};
 
 /// Why a model cannot be written.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,7 @@
 //! Typed access to metadata, with errors that name the key.
 
 use super::error::KeyError;
-use super::{Metadata, Value};
+use super::value::{Metadata, Value};
 use onetrip_ir::text::{shorten, shown};
 
 /// Typed access to [`Metadata`]. `get_` wants the entry to be there; `opt_` gives `None` where it is absent. Both

@@ -14,10 +14,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 
-use super::TensorInfo;
 use super::error::FileError;
 use super::gguf::check_overlap;
 use super::types::TensorType;
+use super::value::TensorInfo;
 
 /// Largest header that is read (the limit of the format).
 const MAX_HEADER: u64 = 100_000_000;

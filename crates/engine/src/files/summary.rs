@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Kind, ModelFile};
+use super::model_file::ModelFile;
+use super::value::Kind;
 
 /// Characters of a text that are shown.
 const TEXT: usize = 120;

@@ -9,7 +9,7 @@ use tokenizers::Model as _;
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::utils::SysRegex;
 
-use super::TokenizerError;
+use super::error::TokenizerError;
 use super::table::byte_to_char;
 
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";

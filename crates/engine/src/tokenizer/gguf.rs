@@ -1,10 +1,11 @@
 //! The tokenizer of a GGUF file, out of its metadata.
 
 use super::bpe::ByteLevelBpe;
+use super::encode::{Model, Tokenizer};
+use super::error::TokenizerError;
 use super::special::Matcher;
 use super::spm::ScoredBpe;
 use super::table::{Spelling, Table, TokenKind, byte_token};
-use super::{Model, Tokenizer, TokenizerError};
 use crate::files::{Metadata, Value};
 
 const MODEL: &str = "tokenizer.ggml.model";

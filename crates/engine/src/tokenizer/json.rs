@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 mod check;
+pub(super) mod pipeline;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,33 +13,12 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::encode::{Model, Tokenizer};
+use super::error::TokenizerError;
 use super::gguf::ends_by_name;
 use super::special::Matcher;
 use super::table::{Spelling, Table, TokenKind, byte_token};
-use super::{Model, Special, Tokenizer, TokenizerError};
-
-/// The crate's pipeline, and a second one that reads the text of special tokens as plain text. The crate keeps that
-/// choice inside the pipeline, so the second is made when first asked for.
-pub(super) struct Pipeline {
-    parsing: tokenizers::Tokenizer,
-    plain: OnceLock<tokenizers::Tokenizer>,
-}
-
-impl Pipeline {
-    pub(super) fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, TokenizerError> {
-        let pipeline = if special.parse {
-            &self.parsing
-        } else {
-            self.plain.get_or_init(|| {
-                let mut plain = self.parsing.clone();
-                plain.set_encode_special_tokens(true);
-                plain
-            })
-        };
-        let encoding = pipeline.encode_fast(text, special.add).map_err(|e| TokenizerError::Encode(e.to_string()))?;
-        Ok(encoding.get_ids().to_vec())
-    }
-}
+use pipeline::Pipeline;
 
 /// What of `tokenizer.json` has to be looked at besides what the crate reads.
 #[derive(Deserialize)]
@@ -344,7 +324,7 @@ fn table(pipeline: &tokenizers::Tokenizer, decoder: &DecoderKind) -> Result<Tabl
         // Unlike GGUF, this format writes the spaces of added tokens as it writes all others.
         match kind {
             TokenKind::UserDefined if decoder.spelling == Spelling::SentencePiece => {
-                table.push(&text.replace(super::spm::SPACE, " "), kind, decoder.spelling);
+                table.push(&text.replace(super::table::SPACE, " "), kind, decoder.spelling);
             }
             _ => table.push(text, kind, decoder.spelling),
         }

@@ -2,6 +2,24 @@
 
 use std::collections::HashMap;
 
+/// How `Tokenizer::encode` treats special tokens: two separate choices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Special {
+    /// Put the beginning-of-sequence token before (and the end-of-sequence token after) the text, where the model asks for it.
+    pub add: bool,
+    /// Read the text of control tokens, such as `<|im_end|>`, as those tokens. Off for text that a user wrote.
+    pub parse: bool,
+}
+
+impl Special {
+    /// The text alone: nothing added, control tokens are read as plain text.
+    pub const NONE: Special = Special { add: false, parse: false };
+    /// A prompt: both. (A rendered chat template brings its own BOS: use [`Special::TEMPLATE`].)
+    pub const PROMPT: Special = Special { add: true, parse: true };
+    /// A rendered chat template: nothing added, control tokens read as such.
+    pub const TEMPLATE: Special = Special { add: false, parse: true };
+}
+
 use super::table::{Table, TokenKind};
 
 /// A stretch of the text: one special token, or text without any.

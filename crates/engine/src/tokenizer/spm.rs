@@ -6,11 +6,8 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
 
-use super::TokenizerError;
-use super::table::byte_token;
-
-/// What SentencePiece writes for a space.
-pub(super) const SPACE: char = '\u{2581}';
+use super::error::TokenizerError;
+use super::table::{SPACE, byte_token};
 
 pub(super) struct ScoredBpe {
     ids: HashMap<Box<str>, u32>,

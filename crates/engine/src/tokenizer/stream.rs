@@ -1,6 +1,6 @@
 //! Decoding token by token: only whole characters come out.
 
-use super::Tokenizer;
+use super::encode::Tokenizer;
 
 /// Turns bytes that arrive in pieces into text. A character that is still incomplete waits for its rest; bytes that can
 /// never become a character are U+FFFD at once. What comes out in total equals `String::from_utf8_lossy` of the whole.
@@ -44,6 +44,38 @@ impl Utf8Buffer {
     pub fn flush(&mut self) -> String {
         let unfinished = !std::mem::take(&mut self.pending).is_empty();
         if unfinished { char::REPLACEMENT_CHARACTER.to_string() } else { String::new() }
+    }
+}
+
+impl Tokenizer {
+    /// The text of `ids` as a reader should see it: control tokens left out, and without the space that SentencePiece
+    /// puts before the first word. Bytes that are not UTF-8, and ids outside the vocabulary, become U+FFFD.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        let mut stream = self.stream_from_start();
+        let mut text: String = ids.iter().map(|&id| stream.push(id)).collect();
+        text.push_str(&stream.flush());
+        text
+    }
+
+    /// The text of `ids` with everything in it: control tokens by name, and the first space. For logs and tests.
+    pub fn decode_verbatim(&self, ids: &[u32]) -> String {
+        let mut buffer = Utf8Buffer::default();
+        let mut text = String::new();
+        for &id in ids {
+            text.push_str(&buffer.push(self.token_bytes(id)));
+        }
+        text.push_str(&buffer.flush());
+        text
+    }
+
+    /// A decoder for tokens that continue a text, as a model's answer continues its prompt.
+    pub fn stream(&self) -> StreamDecoder<'_> {
+        StreamDecoder::new(self, false)
+    }
+
+    /// A decoder for tokens from the beginning of a text: it drops the space that SentencePiece puts there.
+    pub fn stream_from_start(&self) -> StreamDecoder<'_> {
+        StreamDecoder::new(self, self.space_prefix)
     }
 }
 

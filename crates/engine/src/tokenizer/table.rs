@@ -1,5 +1,8 @@
 //! The table of token bytes and kinds that all tokenizers share.
 
+/// What SentencePiece writes for a space.
+pub(super) const SPACE: char = '\u{2581}';
+
 /// What kind of token an id is (GGUF's `tokenizer.ggml.token_type`, with the same meaning for `tokenizer.json`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
@@ -100,7 +103,7 @@ fn spell(text: &str, spelling: Spelling, out: &mut Vec<u8>) {
                 Some(byte) => out.push(byte),
                 None => out.extend_from_slice(c.encode_utf8(&mut utf8).as_bytes()),
             },
-            Spelling::SentencePiece if c == super::spm::SPACE => out.push(b' '),
+            Spelling::SentencePiece if c == SPACE => out.push(b' '),
             _ => out.extend_from_slice(c.encode_utf8(&mut utf8).as_bytes()),
         }
     }

@@ -1,0 +1,306 @@
+//! A model file, opened: its metadata, its tensors, and their bytes where they lie.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use onetrip_ir::formats::DType;
+use onetrip_ir::text::shown;
+
+use super::bytes::Bytes;
+use super::error::{FileError, KeyError, shown_path};
+use super::folder::{self, Folder};
+use super::types::TensorType;
+use super::value::{Kind, Metadata, TensorInfo, Value};
+use super::{gguf, safe, split};
+
+/// A model file (or folder, or set of parts), opened by memory map and checked.
+#[derive(Debug)]
+pub struct ModelFile {
+    name: String,
+    kind: Kind,
+    version: Option<u32>,
+    parts: Vec<(String, Bytes)>,
+    metadata: Metadata,
+    tensors: Vec<TensorInfo>,
+    by_name: HashMap<String, usize>,
+    folder: Option<Folder>,
+}
+
+impl ModelFile {
+    /// Opens a `.gguf` file (any part of a split one: the others are found beside it), a Hugging Face folder, or a
+    /// bare `.safetensors` file. Reads and checks all descriptions, and no weights.
+    pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, FileError> {
+        let path = path.as_ref();
+        if path.is_dir() {
+            return Self::open_folder(path);
+        }
+        let file = shown_path(path);
+        let bytes = Bytes::map(path)?;
+        if path.extension().is_some_and(|e| e == "safetensors") {
+            return Self::from_safetensors(file, vec![(shown_path(path), bytes, Vec::new())], None);
+        }
+        if !bytes.starts_with(gguf::MAGIC) && path.extension().is_none_or(|e| e != "gguf") {
+            return Err(FileError::Unsupported {
+                file,
+                what: format!("not a model file (it starts with {:02x?})", &bytes[..bytes.len().min(4)]),
+                hint: "give a .gguf file, a .safetensors file or a Hugging Face folder",
+            });
+        }
+        let head = gguf::read(&file, &bytes, 0)?;
+        match split::count(&file, &head.metadata)? {
+            1 => Self::from_gguf(vec![(file, bytes)], vec![head]),
+            count => {
+                let parts = split::open(path, count)?;
+                Self::from_gguf(parts.files, parts.heads)
+            }
+        }
+    }
+
+    /// A GGUF model that is part of the program. The bytes are copied once if they are not aligned to 32.
+    pub fn from_bytes(bytes: &'static [u8]) -> Result<ModelFile, FileError> {
+        Self::from_memory("embedded model", Bytes::embedded(bytes))
+    }
+
+    /// A GGUF model in memory, called `name` in errors. The bytes are copied.
+    pub fn from_slice(name: &str, bytes: &[u8]) -> Result<ModelFile, FileError> {
+        Self::from_memory(name, Bytes::copied(bytes))
+    }
+
+    /// A bare safetensors model in memory, called `name` in errors. The bytes are copied.
+    pub fn from_safetensors_slice(name: &str, bytes: &[u8]) -> Result<ModelFile, FileError> {
+        Self::from_safetensors(name.to_string(), vec![(name.to_string(), Bytes::copied(bytes), Vec::new())], None)
+    }
+
+    /// A GGUF model without data: metadata and, for each tensor, its name, dimensions (innermost first) and GGUF's number
+    /// of its type. Plans can be made of it; nothing can be loaded from it.
+    pub fn from_header(
+        name: &str,
+        metadata: Metadata,
+        tensors: Vec<(String, Vec<u64>, u32)>,
+    ) -> Result<ModelFile, FileError> {
+        let tensor = |(tensor, dims, number): (String, Vec<u64>, u32)| {
+            let refuse = |what| Err(FileError::tensor(name, &tensor, what, "give another type of weights"));
+            let Some(kind) = TensorType::from_ggml(number) else { return refuse(format!("unknown type {number}")) };
+            let size = kind.tensor_bytes(&dims).and_then(|n| usize::try_from(n).ok());
+            let Some(bytes) = size else {
+                return refuse(format!(
+                    "rows of {:?} are not whole blocks of {} of {}",
+                    dims.first(),
+                    kind.block,
+                    kind.name
+                ));
+            };
+            Ok(TensorInfo { name: tensor, dims, kind, bytes, part: 0, offset: 0 })
+        };
+        let tensors = tensors.into_iter().map(tensor).collect::<Result<Vec<_>, FileError>>()?;
+        let parts = vec![(name.to_string(), Bytes::copied(&[]))];
+        Self::assemble(name.to_string(), Kind::Gguf, None, parts, metadata, tensors, None)
+    }
+
+    /// True for a model without data: see [`ModelFile::from_header`].
+    pub fn is_header_only(&self) -> bool {
+        self.parts.iter().all(|(_, bytes)| bytes.is_empty())
+    }
+
+    fn from_memory(name: &str, bytes: Bytes) -> Result<ModelFile, FileError> {
+        let head = gguf::read(name, &bytes, 0)?;
+        if split::count(name, &head.metadata)? > 1 {
+            return Err(FileError::Unsupported {
+                file: name.to_string(),
+                what: "one part of a split model".into(),
+                hint: "open split models by path",
+            });
+        }
+        Self::from_gguf(vec![(name.to_string(), bytes)], vec![head])
+    }
+
+    fn from_gguf(parts: Vec<(String, Bytes)>, heads: Vec<gguf::Head>) -> Result<ModelFile, FileError> {
+        let mut heads = heads.into_iter();
+        let Some(first) = heads.next() else {
+            return Err(FileError::damaged("model", 0, "a model has at least one part"));
+        };
+        let mut tensors = first.tensors;
+        tensors.extend(heads.flat_map(|h| h.tensors));
+        let name = parts[0].0.clone();
+        Self::assemble(name, Kind::Gguf, Some(first.version), parts, first.metadata, tensors, None)
+    }
+
+    fn open_folder(dir: &Path) -> Result<ModelFile, FileError> {
+        let folder = Folder::open(dir)?;
+        let files = folder::weight_files(dir)?.into_iter().map(|(path, promised)| {
+            let bytes = Bytes::map(&path)?;
+            Ok((shown_path(&path), bytes, promised))
+        });
+        Self::from_safetensors(shown_path(dir), files.collect::<Result<_, FileError>>()?, Some(folder))
+    }
+
+    /// `files`: name, bytes, and the tensors that an index promises in it.
+    fn from_safetensors(
+        name: String,
+        files: Vec<(String, Bytes, Vec<String>)>,
+        folder: Option<Folder>,
+    ) -> Result<ModelFile, FileError> {
+        let mut metadata = Metadata::new();
+        let mut tensors = Vec::new();
+        let mut parts = Vec::new();
+        for (file, bytes, promised) in files {
+            let head = safe::read(&file, &bytes, parts.len())?;
+            let there: std::collections::HashSet<&str> = head.tensors.iter().map(|t| t.name.as_str()).collect();
+            if let Some(lost) = promised.iter().find(|p| !there.contains(p.as_str())) {
+                let what = "listed for this file in model.safetensors.index.json, but not in it";
+                return Err(FileError::tensor(&file, lost, what, "fetch the weights and the index again"));
+            }
+            for (key, note) in head.notes {
+                metadata.insert(format!("safetensors.{key}"), Value::Str(note));
+            }
+            tensors.extend(head.tensors);
+            parts.push((file, bytes));
+        }
+        if let Some(folder) = &folder {
+            folder::flatten("", &folder.config, &mut metadata);
+        }
+        let kind = if folder.is_some() { Kind::HuggingFace } else { Kind::Safetensors };
+        Self::assemble(name, kind, None, parts, metadata, tensors, folder)
+    }
+
+    fn assemble(
+        name: String,
+        kind: Kind,
+        version: Option<u32>,
+        parts: Vec<(String, Bytes)>,
+        metadata: Metadata,
+        tensors: Vec<TensorInfo>,
+        folder: Option<Folder>,
+    ) -> Result<ModelFile, FileError> {
+        let mut by_name = HashMap::with_capacity(tensors.len());
+        for (n, t) in tensors.iter().enumerate() {
+            if let Some(other) = by_name.insert(t.name.clone(), n) {
+                let what = format!("occurs in {} too", parts[tensors[other].part].0);
+                let hint = "keep the files of one model only in the folder";
+                return Err(FileError::tensor(&parts[t.part].0, &t.name, what, hint));
+            }
+        }
+        Ok(ModelFile { name, kind, version, parts, metadata, tensors, by_name, folder })
+    }
+
+    /// The file or folder, as errors name it.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What kind of model file it is.
+    pub fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Version of the GGUF format; `None` for the others.
+    pub fn version(&self) -> Option<u32> {
+        self.version
+    }
+
+    /// The files that hold tensors: name and bytes.
+    pub fn parts(&self) -> impl ExactSizeIterator<Item = (&str, usize)> {
+        self.parts.iter().map(|(name, bytes)| (name.as_str(), bytes.len()))
+    }
+
+    /// Metadata: of GGUF its entries (of a split model those of the first part); of a folder `config.json` with
+    /// dotted keys (`rope_scaling.factor`); of safetensors its notes as `safetensors.KEY`.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// Adds the name of this file to the error of a metadata entry: `file.key(file.metadata().get_u64("…"))?`.
+    pub fn key<T>(&self, found: Result<T, KeyError>) -> Result<T, FileError> {
+        found.map_err(|error| FileError::Key { file: self.name.clone(), error })
+    }
+
+    /// All tensors, in the order of the files' descriptions (GGUF) or data (safetensors).
+    pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorInfo> {
+        self.tensors.iter()
+    }
+
+    /// The tensor of this name, if there is one.
+    pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
+        self.by_name.get(name).map(|&n| &self.tensors[n])
+    }
+
+    /// The tensor of this name, or an error that names it and the file.
+    pub fn require(&self, name: &str) -> Result<&TensorInfo, FileError> {
+        let hint = "the file is incomplete, or of another architecture than it says";
+        self.tensor(name).ok_or_else(|| FileError::tensor(&self.name, name, "missing", hint))
+    }
+
+    /// The format to compute with, or why this tensor cannot be used: a type without a definition, no elements, rows
+    /// that are not whole blocks, or data that is not aligned for its numbers.
+    pub fn dtype(&self, tensor: &TensorInfo) -> Result<DType, FileError> {
+        let refuse = |what: String, hint| {
+            let file = self.parts.get(tensor.part).map_or(self.name.as_str(), |p| p.0.as_str());
+            Err(FileError::tensor(file, &tensor.name, what, hint))
+        };
+        let Some(dtype) = tensor.kind.ggml.and_then(DType::from_ggml) else {
+            let what = format!("cannot compute with type {}", shown(&tensor.kind.name));
+            return refuse(what, "convert the model to a type that is supported, such as F16, BF16 or Q8_0");
+        };
+        if tensor.elements() == 0 {
+            return refuse(format!("dimensions {:?} hold no elements", tensor.dims), "convert the model again");
+        }
+        let row = tensor.dims.first().map_or(1, |&n| n as usize);
+        let bytes = dtype.row_bytes(row).and_then(|n| n.checked_mul((tensor.elements() / row as u64) as usize));
+        if bytes != Some(tensor.bytes) {
+            let what = format!("{} bytes are not {:?} elements of {}", tensor.bytes, tensor.dims, tensor.kind.name);
+            return refuse(what, "convert the model again");
+        }
+        // The first number of a block is at most an f16 in every block format.
+        let align = if dtype == DType::F32 { 4 } else { 2 };
+        if !self.is_header_only() && self.data(tensor).as_ptr().align_offset(align) != 0 {
+            let what = format!("starts at byte {}, not aligned for {}", tensor.offset, tensor.kind.name);
+            return refuse(what, "save the file again with a current version of the safetensors package");
+        }
+        Ok(dtype)
+    }
+
+    /// The bytes of a tensor of this file, where they lie (no copy). Aligned to at least 8 in GGUF; in safetensors
+    /// as the file lies, which [`dtype`](Self::dtype) checks. Empty if `tensor` is not of this file.
+    pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
+        let part = self.parts.get(tensor.part);
+        part.and_then(|(_, bytes)| bytes.get(self.range(tensor))).unwrap_or_default()
+    }
+
+    /// Tells the system that the pages of this tensor are not needed any more, so that a weight that was repacked
+    /// does not stay in memory twice. They can still be read (again from the file). Does nothing for bytes that are
+    /// in the program.
+    pub fn release(&self, tensor: &TensorInfo) {
+        if let Some((_, bytes)) = self.parts.get(tensor.part) {
+            bytes.release(self.range(tensor));
+        }
+    }
+
+    fn range(&self, tensor: &TensorInfo) -> std::ops::Range<usize> {
+        tensor.offset..tensor.offset.saturating_add(tensor.bytes)
+    }
+
+    /// `config.json` of a Hugging Face folder.
+    pub fn config(&self) -> Option<&serde_json::Value> {
+        self.folder.as_ref().map(|f| &f.config)
+    }
+
+    /// `tokenizer_config.json` of a Hugging Face folder.
+    pub fn tokenizer_config(&self) -> Option<&serde_json::Value> {
+        self.folder.as_ref()?.tokenizer_config.as_ref()
+    }
+
+    /// `generation_config.json` of a Hugging Face folder.
+    pub fn generation_config(&self) -> Option<&serde_json::Value> {
+        self.folder.as_ref()?.generation_config.as_ref()
+    }
+
+    /// Where `tokenizer.json` of a Hugging Face folder is, if it is there.
+    pub fn tokenizer_json_path(&self) -> Option<&Path> {
+        self.folder.as_ref()?.tokenizer_json.as_deref()
+    }
+
+    /// `chat_template.jinja` of a Hugging Face folder (older ones keep it in the tokenizer's configuration).
+    pub fn chat_template_file(&self) -> Option<&str> {
+        self.folder.as_ref()?.chat_template.as_deref()
+    }
+}
