@@ -128,7 +128,7 @@ fn measure(model_args: &ModelArgs, args: Sizes, out: &Out) -> Result<(), Fail> {
             "prefill_tok_s": prefill_speed, "decode_tok_s": decode_speed, "load_s": load_s,
             "peak_rss_bytes": machine::peak_rss(), "machine": machine::name(), "device": model_args.device(),
             "model": model_args.file.name(), "threads": threads, "isa": isa, "date": machine::date(),
-            "version": env!("CARGO_PKG_VERSION"), "prompt": args.prompt, "gen": args.generate, "context": args.context,
+            "program_version": env!("CARGO_PKG_VERSION"), "prompt": args.prompt, "gen": args.generate, "context": args.context,
             "batch": args.batch, "repeat": args.repeat, "cache": model_args.cache().name(), "tick_us": tick_us,
             "dispatches_per_tick": ledger.dispatches, "grid_syncs_per_tick": ledger.grid_syncs,
             "tick_us_per_dispatch": each, "tick_bytes": ledger.bytes_read + ledger.bytes_written,

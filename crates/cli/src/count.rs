@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::fail::Fail;
 use crate::load::Planned;
 use crate::options::{self, ModelArgs, Phase, PlanArgs, path};
-use crate::output::{Out, ledger_text, note};
+use crate::output::{Out, VERSION, ledger_text, note, versioned};
 use crate::plans::Step;
 
 /// Flags of `count`.
@@ -106,6 +106,8 @@ fn counts(l: &Ledger) -> [(&'static str, u64); 10] {
 const SETTING: [&str; 11] =
     ["model", "phase", "batch", "context", "prompt", "device", "assume", "weights", "compute", "cache", "fuse"];
 const BY_OP: &str = "dispatches_by_op";
+/// Version of a gate file. Files from before there was a version are read as this one.
+const GATE_VERSION: u32 = 1;
 
 fn content(args: &CountArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail> {
     let (assume, args) = (args.assume, &args.model);
@@ -144,7 +146,7 @@ fn content(args: &CountArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail>
         all[name] = n.into();
     }
     all[BY_OP] = json!(ledger.dispatches_by_op);
-    Ok(all)
+    Ok(versioned(GATE_VERSION, &all))
 }
 
 impl Gate {
@@ -163,10 +165,15 @@ impl Gate {
         Ok(gate)
     }
 
-    /// Every key is known, every row is a count, and there is a row: a gate with a misspelt row would hold nothing.
+    /// The version is known, every key is known, every row is a count, and there is a row: a gate with a misspelt row
+    /// would hold nothing.
     fn check(&self) -> Result<(), Fail> {
+        if let Some(version) = self.number(VERSION)?.filter(|version| *version != u64::from(GATE_VERSION)) {
+            let what = format!("a gate of version {version}, and this program reads version {GATE_VERSION}");
+            return Err(Fail::Input(format!("{}: {what}; write the gate again with --write-gate", self.file)));
+        }
         let rows: Vec<&str> = counts(&Ledger::default()).iter().map(|(name, _)| *name).collect();
-        let is_known = |key: &str| key == BY_OP || SETTING.contains(&key) || rows.contains(&key);
+        let is_known = |key: &str| [VERSION, BY_OP].contains(&key) || SETTING.contains(&key) || rows.contains(&key);
         if let Some(key) = self.content.keys().find(|key| !is_known(key)) {
             let rows = rows.join(", ");
             let what = format!("{}: `{key}` is no key of a gate; rows are {rows}, {BY_OP}; correct it", self.file);

@@ -3,7 +3,7 @@
 //! The gain of a rule is the time of a tick by all rules but it, less that by all rules. Both plans run in one process on
 //! one set of weights, in pairs whose order changes, so that a slow drift of the machine hits both alike. JSON, and what
 //! `--write` keeps: `rows`, a list of `{rule, model, threads, machine, isa, date, version, context, pairs, ticks, fired,
-//! tick_us, gain_us: {median, min, max}, verdict}`; a rule that does not fire in the model's tick has no row.
+//! tick_us, gain_us: {median, min, max}, verdict}`; a rule that does not fire in the model's tick has no row. A row's `version` is the program's.
 
 use std::path::Path;
 
@@ -63,7 +63,8 @@ pub fn main(args: &ModelArgs, context: usize, pairs: usize, file: Option<&Path>,
         kept.extend(rows.iter().cloned());
         let lines: Vec<String> = kept.iter().map(|row| format!("    {row}")).collect();
         // A line a row: a measurement that changes is a line that changes.
-        let text = format!("{{\n  \"rows\": [\n{}\n  ]\n}}\n", lines.join(",\n"));
+        let version = out.version();
+        let text = format!("{{\n  \"version\": {version},\n  \"rows\": [\n{}\n  ]\n}}\n", lines.join(",\n"));
         let shown = file.display();
         std::fs::write(file, text).map_err(|e| Fail::Input(format!("cannot write {shown}: {e}; name another file")))?;
     }

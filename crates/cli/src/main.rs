@@ -81,6 +81,27 @@ enum Command {
     Selftest(selftest::SelftestArgs),
 }
 
+impl Command {
+    /// The version of what the command prints with `--json`, as `docs/schema/` describes it. Within a version keys are
+    /// only added; it rises when a key is renamed, removed, or means something else.
+    fn json_version(&self) -> u32 {
+        match self {
+            Command::Run(_)
+            | Command::Chat(_)
+            | Command::Explain(_)
+            | Command::Count(_)
+            | Command::Calibrate(_)
+            | Command::Profile(_)
+            | Command::Bench(_)
+            | Command::Ppl(_)
+            | Command::Tokenize(_)
+            | Command::Inspect(_)
+            | Command::Devices
+            | Command::Selftest(_) => 1,
+        }
+    }
+}
+
 fn dispatch(command: Command, out: &Out) -> Result<(), Fail> {
     match command {
         Command::Run(args) => run::main(args, out),
@@ -101,7 +122,10 @@ fn dispatch(command: Command, out: &Out) -> Result<(), Fail> {
 fn main() -> ExitCode {
     interrupt::install();
     let done = match Cli::try_parse() {
-        Ok(cli) => dispatch(cli.command, &Out::new(cli.json)),
+        Ok(cli) => {
+            let out = Out::new(cli.json, cli.command.json_version());
+            dispatch(cli.command, &out)
+        }
         Err(error) => fail::usage(&error),
     };
     match done {

@@ -13,12 +13,19 @@ use crate::fail::Fail;
 pub struct Out {
     /// `--json` was given.
     pub json: bool,
+    /// Version of the command's JSON.
+    version: u32,
 }
 
 impl Out {
-    /// Standard output.
-    pub fn new(json: bool) -> Out {
-        Out { json }
+    /// Standard output of a command whose JSON has this version.
+    pub fn new(json: bool, version: u32) -> Out {
+        Out { json, version }
+    }
+
+    /// Version of the command's JSON.
+    pub fn version(&self) -> u32 {
+        self.version
     }
 
     /// Writes text at once.
@@ -33,11 +40,21 @@ impl Out {
         self.text(&format!("{text}\n"))
     }
 
-    /// Writes the one JSON object.
+    /// Writes the one JSON object, with the version of the command's JSON in front.
     pub fn object(&self, value: &Value) -> Result<(), Fail> {
-        self.line(&value.to_string())
+        self.line(&versioned(self.version, value).to_string())
     }
 }
+
+/// The object with `version` as its first key, in the place of any that it has.
+pub fn versioned(version: u32, value: &Value) -> Value {
+    let rest = value.as_object().into_iter().flatten().filter(|(key, _)| *key != VERSION);
+    let rest = rest.map(|(key, value)| (key.clone(), value.clone()));
+    std::iter::once((VERSION.to_string(), version.into())).chain(rest).collect()
+}
+
+/// The first key of every JSON object that is printed or stored.
+pub const VERSION: &str = "version";
 
 /// A line for people on stderr. Where stderr is closed there is nobody to tell.
 pub fn note(text: &str) {

@@ -131,7 +131,7 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
         let fastest = json!({ "hand_over": fastest, "usual": usual, "ratio": ratio, "verdict": word });
         return out.object(&json!({
             "model": name, "device": args.device(), "hardware": hardware, "machine": machine::name(),
-            "date": machine::date(), "version": env!("CARGO_PKG_VERSION"), "prompt": sizes.prompt, "ticks": sizes.ticks,
+            "date": machine::date(), "program_version": env!("CARGO_PKG_VERSION"), "prompt": sizes.prompt, "ticks": sizes.ticks,
             "rounds": sizes.rounds, "rows": rows, "fastest": fastest, "written": file,
         }));
     }

@@ -5,10 +5,10 @@ use onetrip_engine::files::{GgufWriter, ModelFile, Value};
 use crate::{onetrip, onetrip_with_stdin, tiny};
 
 /// Turns as lines `user: …` and `assistant: …`; a system message comes first.
-const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
+pub const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}\
                         {% if add_generation_prompt %}assistant:{% endif %}";
 
-fn chat_model(dir: &tempfile::TempDir, template: &str) -> String {
+pub fn chat_model(dir: &tempfile::TempDir, template: &str) -> String {
     let file = ModelFile::open(tiny()).expect("the embedded model");
     let mut writer = GgufWriter::new();
     writer.set_all(file.metadata()).set("tokenizer.chat_template", Value::Str(template.into()));

@@ -6,6 +6,7 @@ mod gates;
 mod json;
 mod listings;
 mod predict;
+mod schemas;
 mod terminal;
 
 use std::io::Write;

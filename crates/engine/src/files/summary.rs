@@ -16,6 +16,7 @@ pub struct Summary {
     /// `gguf`, `hugging_face` or `safetensors`.
     pub format: Kind,
     /// Version of the format (GGUF only).
+    #[serde(rename = "format_version")]
     pub version: Option<u32>,
     /// The files that hold tensors.
     pub parts: Vec<PartRow>,
