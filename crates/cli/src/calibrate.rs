@@ -12,7 +12,7 @@ use memmap2::{Mmap, MmapMut};
 use onetrip_core::probe::{Stamps, dispatch_times};
 use onetrip_core::record::record;
 use onetrip_cost::calibrate::{FLUSH, FLUSH_BYTES, MOST_BYTES, Probe, probes};
-use onetrip_cost::profile::Caps;
+use onetrip_cost::profile::{Caps, VERSION};
 use onetrip_cost::{Curve, Kind, Profile};
 use onetrip_cpu::CpuDevice;
 use onetrip_cpu::pool::Pool;
@@ -199,6 +199,7 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
     let date = machine::date();
     let took = start.elapsed().as_secs_f64();
     let profile = Profile {
+        version: VERSION,
         name: args.name.unwrap_or_else(|| slug(&device)),
         note: format!(
             "Measured by `onetrip calibrate` {} on {date} in {took:.0} s: medians of {} runs with min and max, synthetic \

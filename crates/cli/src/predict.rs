@@ -1,14 +1,17 @@
 //! Which profile predicts, and the predicted side of `explain` and `profile`.
 
+use std::sync::Mutex;
+
 use clap::Args;
 use onetrip_cost::{Kind, Pricer, Profile};
 use onetrip_devices::DeviceKind;
-use onetrip_engine::profiles::{self, FindError};
+use onetrip_engine::profiles::{self, FindError, ProfileError};
 use serde_json::{Value, json};
 
 use crate::fail::Fail;
 use crate::options::ModelArgs;
-use crate::{device, load};
+use crate::output::{escaped, note};
+use crate::{device, load, machine};
 
 /// Which device's measurements predict.
 #[derive(Args, Clone, Debug)]
@@ -43,7 +46,7 @@ impl Hardware {
                 let what = format!("there is no {} here: give --hardware NAME (such as h200)", model.device());
                 return Ok(Hardware::Unknown(format!("no prediction: {what}")));
             };
-            return match profiles::of_machine(wanted, &device, &caps.isa) {
+            return match profiles::of_machine(wanted, &device, &caps.isa, &mut note_skipped) {
                 Ok(profile) => Ok(Hardware::Known(Box::new(profile))),
                 Err(FindError::Profile(error)) => Err(Fail::Input(error.to_string())),
                 Err(none) => Ok(Hardware::Unknown(format!("no prediction: {none}"))),
@@ -91,6 +94,16 @@ impl Hardware {
             Hardware::Unknown(_) => Value::Null,
             Hardware::Known(p) => json!({ "name": p.name, "device": p.device, "date": p.date }),
         }
+    }
+}
+
+/// Says on stderr that a stored profile cannot be read, once of each.
+pub fn note_skipped(error: &ProfileError) {
+    static SAID: Mutex<Vec<String>> = Mutex::new(vec![]);
+    let mut said = SAID.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    if !said.contains(&error.profile) {
+        said.push(error.profile.clone());
+        note(&format!("note: skipped {}", escaped(&error.to_string())));
     }
 }
 

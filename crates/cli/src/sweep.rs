@@ -30,6 +30,7 @@ use crate::bench::{begin, ids, steps};
 use crate::fail::Fail;
 use crate::options::{ModelArgs, Phase};
 use crate::output::{Out, note};
+use crate::predict::note_skipped;
 use crate::stats::{Spread, verdict};
 use crate::{device, load, machine};
 
@@ -161,11 +162,14 @@ fn profile_file(asked: Option<&Path>, hardware: &str, isa: &str, device: &Device
                 false => Err(Fail::Input(format!("{} is of {}, not of {hardware}", file.display(), known.device))),
             }
         }
-        None => profiles::of_device(hardware).find(|(_, p)| p.caps.isa == isa).map(|(path, _)| path).ok_or_else(|| {
-            Fail::Input(format!(
-                "no profile of {hardware} to write into: run `onetrip calibrate --device {device}` once"
-            ))
-        }),
+        None => profiles::of_device(hardware, &mut note_skipped)
+            .find(|(_, p)| p.caps.isa == isa)
+            .map(|(path, _)| path)
+            .ok_or_else(|| {
+                Fail::Input(format!(
+                    "no profile of {hardware} to write into: run `onetrip calibrate --device {device}` once"
+                ))
+            }),
     }
 }
 

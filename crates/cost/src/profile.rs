@@ -6,6 +6,9 @@ use serde::{Deserialize, Serialize};
 
 use onetrip_ir::device::HandOver;
 
+/// Version of a profile: what its curves and its other names are called. A file without one is of version 1.
+pub const VERSION: u32 = 2;
+
 /// What kind of device a profile is of: decides how its curves are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -20,6 +23,9 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
+    /// Version of the names in it, [`VERSION`] but while an older file is read.
+    #[serde(default = "first_version")]
+    pub version: u32,
     /// Name for `--hardware`.
     pub name: String,
     /// The machine in words, as reports name it: a profile is used unasked only where this is the machine's own.
@@ -32,12 +38,16 @@ pub struct Profile {
     pub note: String,
     /// What the device is able to do.
     pub caps: Caps,
-    /// How runs are handed over fastest, by the kind of device that drives it (`gpu`, `cuda`), where that was measured.
+    /// How runs are handed over fastest, by the kind of device that drives it (`wgpu`, `cuda`), where that was measured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub commit: BTreeMap<String, HandOver>,
     /// The measurements.
     #[serde(rename = "curve")]
     pub curves: Vec<Curve>,
+}
+
+fn first_version() -> u32 {
+    1
 }
 
 /// Capabilities of a device, for people and for choosing kernels where the device is not there.
@@ -202,7 +212,7 @@ mod tests {
     fn profile(curves: Vec<Curve>) -> Profile {
         let caps = Caps::default();
         let (name, device, date, note) = ("p".into(), "d".into(), "2026-01-01".into(), String::new());
-        Profile { name, device, date, kind: Kind::Cpu, note, caps, commit: BTreeMap::new(), curves }
+        Profile { version: VERSION, name, device, date, kind: Kind::Cpu, note, caps, commit: BTreeMap::new(), curves }
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use super::merge::{MergeError, merge, merged_cost};
 use super::price::{Pricer, rounds, working_set};
-use super::profile::{Caps, Curve, Kind, Profile};
+use super::profile::{Caps, Curve, Kind, Profile, VERSION};
 use onetrip_core::compile::layout::choose_layouts;
 use onetrip_core::compile::lower::{lower, lower_assuming};
 use onetrip_core::fuse::Fuse;
@@ -29,7 +29,17 @@ fn curve(name: &str, x: &[f64], y: &[f64]) -> Curve {
 
 fn profile(kind: Kind, curves: Vec<Curve>) -> Profile {
     let (name, device, date, note) = ("p".into(), "d".into(), "2026-01-01".into(), String::new());
-    Profile { name, device, date, kind, note, caps: Caps::default(), commit: Default::default(), curves }
+    Profile {
+        version: VERSION,
+        name,
+        device,
+        date,
+        kind,
+        note,
+        caps: Caps::default(),
+        commit: Default::default(),
+        curves,
+    }
 }
 
 /// 0 embed, 1 norm, 2 matmul, 3 silu, 4 matmul, 5 add of 4 and 0.

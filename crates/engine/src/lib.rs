@@ -11,6 +11,7 @@ pub mod generate;
 pub mod model;
 pub mod page;
 pub mod profiles;
+pub mod renamed;
 pub mod sampling;
 pub mod scheduler;
 pub mod shape;

@@ -1,17 +1,24 @@
-//! Models without weights: the plan of a shape is the plan of the file that it stands for.
+//! Models without weights: the plan of a shape is the plan of the file that it stands for. Predictions: what the cost model
+//! says of every plan stays the same to the last digit, whatever profiles and their curves are called.
 
-use std::path::PathBuf;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::fuse::Fuse;
+use onetrip_cost::{Pricer, Profile, Tick};
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
-use onetrip_engine::{shape, switch};
+use onetrip_engine::{profiles, shape, switch};
+use onetrip_import as listing;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, Target};
+
+use crate::assumed::{LISTING, listing_options, options};
+use crate::plans::key;
 
 /// A shape, the file it stands for, the type that the file's matrices are converted to, and rows left out: of a file
 /// that has a head of its own where the model's is tied, the embedding table lies otherwise.
@@ -37,7 +44,119 @@ pub fn tests() -> Vec<Trial> {
             },
         )
     };
-    PAIRS.iter().map(test).collect()
+    let mut tests: Vec<Trial> = PAIRS.iter().map(test).collect();
+    tests.push(Trial::test("predictions/of every plan are the committed ones", || committed(&text(&shipped)?)));
+    tests.push(Trial::test("predictions/profiles of version 1 predict the same to the last digit", || {
+        committed(&text(&first_version)?)
+    }));
+    tests
+}
+
+/// Every kind of model, in formats with kernels of their own.
+const SHAPES: [&str; 6] = [
+    "shape:smollm2-135m:q4_1",
+    "shape:qwen2.5-0.5b:q4_0",
+    "shape:qwen3-0.6b:q8_0",
+    "shape:gemma-3-270m:q5_0",
+    "shape:llama-8b:f16",
+    "shape:qwen3.5-9b:q4_0",
+];
+
+/// Steps of each row bucket, and a prompt of several sequences.
+const STEPS: [(&str, Bind); 5] = [
+    ("decode-1", Bind { t: 1, s: 1, l: 256 }),
+    ("decode-8", Bind { t: 8, s: 8, l: 1000 }),
+    ("decode-32", Bind { t: 32, s: 32, l: 300 }),
+    ("prefill-512", Bind { t: 512, s: 1, l: 512 }),
+    ("prefill-4x100", Bind { t: 400, s: 4, l: 700 }),
+];
+
+/// A device, the profile that prices its plans, and the numbers of CPU threads.
+const DEVICES: [(&str, &str, &[usize]); 3] =
+    [("cpu", "epyc-zen4-2", &[1, 2, 8]), ("cuda", "h200", &[1]), ("gpu", "h200", &[1])];
+
+/// A profile of the program.
+fn shipped(name: &str) -> Result<Profile, Failed> {
+    Ok(profiles::named(name)?)
+}
+
+/// The same as its version 1 had it, read through the tables of old names.
+fn first_version(name: &str) -> Result<Profile, Failed> {
+    let file = root().join(format!("crates/engine/tests/profiles/{name}.v1.toml"));
+    let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(profiles::parse(name, &text)?)
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The committed predictions.
+const COMMITTED: &str = "profiles/predictions.txt";
+
+/// One line: all digits of the whole tick, and a hash of all bits of each dispatch's time.
+fn line(tick: &Tick) -> String {
+    // FNV-1a.
+    let bytes = tick.rows.iter().flat_map(|us| us.to_bits().to_le_bytes());
+    let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    format!("{} dispatches {:?} µs {hash:016x}", tick.rows.len(), tick.total())
+}
+
+/// The predictions of all plans, with profiles that `profile` gives by name.
+fn text(profile: &dyn Fn(&str) -> Result<Profile, Failed>) -> Result<String, Failed> {
+    let mut out = String::new();
+    let listing = listing::open(LISTING)?;
+    for (device, hardware, threads) in DEVICES {
+        let profile = profile(hardware)?;
+        let mut add = |what: &str, plan: &_, bind| {
+            for n in threads {
+                let tick = Pricer::new(&profile, *n).tick(plan, bind);
+                let _ = writeln!(out, "{device} {hardware} {n} threads, {what}: {}", line(&tick));
+            }
+        };
+        for name in SHAPES {
+            let mut model = Model::new(shape::open(name)?, options(device))?;
+            for (step, bind) in STEPS {
+                add(&format!("{name} {step}"), &model.plan(key(bind))?, bind);
+            }
+            let (step, bind) = STEPS[0];
+            add(&format!("{name} {step} without rules"), &model.plan_with(key(bind), &Fuse::None, false)?, bind);
+        }
+        add(LISTING, &listing.plan(&listing_options(device), &Fuse::All, true, true)?, listing.bind());
+    }
+    Ok(out)
+}
+
+/// Writes the predictions of the plans and profiles there are; gives the file.
+pub fn write() -> Result<&'static str, Failed> {
+    std::fs::write(root().join(COMMITTED), text(&shipped)?)?;
+    Ok(COMMITTED)
+}
+
+fn committed(now: &str) -> Result<(), Failed> {
+    let committed = std::fs::read_to_string(root().join(COMMITTED))?.replace("\r\n", "\n");
+    if committed.lines().count() != now.lines().count() {
+        return Err(format!("{COMMITTED} is of other plans: run `cargo xtask plans` and commit").into());
+    }
+    for (was, is) in committed.lines().zip(now.lines()) {
+        // The logarithms of another system's library may differ in their last bit.
+        if was != is && (cfg!(target_os = "linux") || !is_near(was, is)) {
+            return Err(format!("{COMMITTED}:\n  {was}\nis now\n  {is}\nrun `cargo xtask plans` and commit").into());
+        }
+    }
+    Ok(())
+}
+
+/// The same line but for a last digit.
+fn is_near(was: &str, is: &str) -> bool {
+    let parts = |line: &str| {
+        let (head, rest) = line.rsplit_once(" dispatches ")?;
+        Some((head.to_string(), rest.split_once(' ')?.0.parse::<f64>().ok()?))
+    };
+    match (parts(was), parts(is)) {
+        (Some((was, a)), Some((is, b))) => was == is && (a - b).abs() <= 1e-12 * a.abs(),
+        _ => false,
+    }
 }
 
 fn rows(file: ModelFile, weights: Option<DType>, (t, s, l): (usize, usize, u64)) -> Result<Vec<String>, Failed> {

@@ -9,6 +9,7 @@ use onetrip_core::record::{prepare, record};
 use onetrip_cost::calibrate::Chain;
 use onetrip_cost::calibrate::layers::{Layers, layers};
 use onetrip_cost::calibrate::pairs::{Extent, FORMATS, Pair, pairs, tiny};
+use onetrip_cost::profile::VERSION;
 use onetrip_cost::{Curve, Kind, Profile};
 use onetrip_devices::{DeviceKind, DeviceSpec};
 use onetrip_engine::profiles;
@@ -20,6 +21,7 @@ use onetrip_ir::plan::Plan;
 use super::{CalibrateArgs, Curves, slug, store};
 use crate::fail::Fail;
 use crate::output::{Out, note, progress, seconds, table};
+use crate::predict::note_skipped;
 use crate::stats::Spread;
 use crate::{device, machine};
 
@@ -67,8 +69,11 @@ pub fn main(args: &CalibrateArgs, spec: &DeviceSpec, out: &Out) -> Result<(), Fa
     let skipped = measure(&mut *gpu, spec.kind, &formats, extent, args.repeat, &mut curves)?;
     let (date, took) = (machine::date(), start.elapsed().as_secs_f64());
     let how = if args.quick { ", --quick" } else { "" };
-    let commit = profiles::of_device(&title).next().map_or_else(Default::default, |(_, before)| before.commit);
+    let commit = profiles::of_device(&title, &mut note_skipped)
+        .next()
+        .map_or_else(Default::default, |(_, before)| before.commit);
     let profile = Profile {
+        version: VERSION,
         name: args.name.clone().unwrap_or_else(|| slug(&format!("{title} {}", spec.kind))),
         note: format!(
             "Measured by `onetrip calibrate --device {spec}{how}` {} on {date} in {took:.0} s: medians of {} runs with min \

@@ -274,5 +274,5 @@ fn a_commit_sweep_measures_both_threads_and_keeps_the_fastest_in_the_profile() {
     assert_eq!(rows.iter().filter(|row| row["verdict"] == "best").count(), 2);
     has(&done["fastest"], &["hand_over", "usual", "ratio", "verdict"]);
     let kept = std::fs::read_to_string(&file).expect("the profile");
-    assert!(kept.contains("[commit]\ngpu = \""), "{kept}");
+    assert!(kept.starts_with("version = 2\n") && kept.contains("[commit]\nwgpu = \""), "{kept}");
 }

@@ -107,6 +107,70 @@ fn without_a_profile_explain_says_how_to_get_one_and_refuses_another_machines() 
     explain(&["--hardware", "h200"]).refused(2, &["NVIDIA H200", "GPU"]);
 }
 
+/// A stored profile that is no use is named on stderr, with the reason, and the command goes on with the others.
+#[test]
+fn stored_profiles_that_cannot_be_read_are_skipped_with_a_line() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let run = |args: &[&str]| {
+        let mut command = command(args);
+        Done::of(command.env("ONETRIP_PROFILES", dir.path()).env("ONETRIP_ISA", "portable").output().expect("starts"))
+    };
+    let devices = onetrip(&["devices", "--json"]).json();
+    let cpu = &devices["devices"][0];
+    let device =
+        format!("{}, {} cores, {}", cpu["processor"].as_str().expect("text"), cpu["cores"], std::env::consts::OS);
+    let own = |version: &str| {
+        format!(
+            "{version}name = \"own\"\ndevice = {device:?}\ndate = \"2026-01-01\"\nkind = \"cpu\"\nnote = \"\"\n[caps]\nisa = \
+             \"portable\"\n[[curve]]\nname = \"launch\"\nx = [0.0]\ny = [1.0]\n[[curve]]\nname = \"read\"\nx = [1.0]\ny = \
+             [1e10]\n"
+        )
+    };
+    let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).expect("written");
+    write("a-own.toml", &own(""));
+    let used = run(&["explain", "--json"]);
+    let plain = used.json();
+    assert_eq!((&plain["hardware"]["name"], used.stderr.as_str()), (&Value::from("own"), ""));
+    // All newer by their names, so that they are looked at first.
+    write("b-broken.toml", "name = [\n");
+    write("c-later.toml", &own("version = 3\n").replace("note", "remarks"));
+    write("d-types.toml", &own("").replace("\"2026-01-01\"", "2026"));
+    write("e-key.toml", &own("colour = 1\n"));
+    write("f-curve.toml", &own("").replace("[1e10]", "[-1.0]"));
+    std::fs::write(dir.path().join("g-bytes.toml"), b"\xff\xfe").expect("written");
+    std::fs::create_dir(dir.path().join("h-folder.toml")).expect("a folder");
+    let mut wanted = vec![
+        ("b-broken.toml", "TOML"),
+        ("c-later.toml", "version 3 is not known"),
+        ("d-types.toml", "expected a string"),
+        ("e-key.toml", "`colour`"),
+        ("f-curve.toml", "negative"),
+        ("g-bytes.toml", "UTF-8"),
+        ("h-folder.toml", "no file"),
+    ];
+    if cfg!(unix) {
+        let made = std::process::Command::new("mkfifo").arg(dir.path().join("i-pipe.toml")).status();
+        assert!(made.expect("mkfifo").success());
+        wanted.push(("i-pipe.toml", "no file"));
+    }
+    for args in [&["explain", "--json"][..], &["profile", "--repeat", "5", "--json"]] {
+        let done = run(args);
+        assert_eq!(done.json()["hardware"]["name"], "own", "{args:?}");
+        let lines: Vec<&str> = done.stderr.lines().filter(|line| line.starts_with("note: skipped ")).collect();
+        assert_eq!(lines.len(), wanted.len(), "{}", done.stderr);
+        for (name, why) in &wanted {
+            assert!(lines.iter().any(|l| l.contains(name) && l.contains(why)), "{name} {why}: {}", done.stderr);
+        }
+    }
+    // The same figures in a file of version 2 predict the same.
+    write("z-own.toml", &own("version = 2\n"));
+    let newest = run(&["explain", "--json"]);
+    assert_eq!((&newest.json()["predicted"], newest.stderr.as_str()), (&plain["predicted"], ""));
+    // What was asked for by name is not skipped.
+    run(&["explain", "--hardware", "c-later"]).refused(2, &["c-later.toml", "version 3 is not known"]);
+    run(&["explain", "--hardware", "h-folder"]).refused(2, &["h-folder.toml", "no file"]);
+}
+
 #[test]
 fn calibrate_writes_a_profile_that_explain_and_profile_predict_with() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,11 +1,13 @@
-//! Writes the plan snapshots again: `cargo xtask plans`.
+//! Writes the plan snapshots and the predictions of plans again: `cargo xtask plans`.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match onetrip_parity::plans::write_all() {
-        Ok(names) => {
+    let written = onetrip_parity::plans::write_all();
+    match written.and_then(|names| Ok((names, onetrip_parity::predictions::write()?))) {
+        Ok((names, predictions)) => {
             names.iter().for_each(|name| println!("plans/{name}"));
+            println!("{predictions}");
             ExitCode::SUCCESS
         }
         Err(e) => {

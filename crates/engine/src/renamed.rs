@@ -1,0 +1,155 @@
+//! Names that were other names before. What is renamed keeps its old name as an alias wherever people or files say it: in
+//! flags, gates, profiles, and files of measurements.
+//!
+//! A table holds pairs of an old and a new name. Every lookup takes its table as a parameter and gives back a name that is
+//! not in the table unchanged, so that callers look everything up and know nothing of what was renamed.
+
+use serde_json::{Map, Value};
+
+/// An old name and the one that is its name now.
+pub type Renamed<'a> = (&'a str, &'a str);
+
+/// Kinds of devices: `--device`, gates, and the commit policies of profiles.
+pub const DEVICES: &[Renamed] = &[("gpu", "wgpu")];
+/// Rules of fusion: `--fuse`, `--what-if`, gates, and the files of `bench --rules`.
+pub const RULES: &[Renamed] = &[];
+/// Ops: `selftest --op`, and counts by op in gates.
+pub const OPS: &[Renamed] = &[];
+/// Kernels, as plans name them.
+pub const KERNELS: &[Renamed] = &[];
+/// Keys of gates.
+pub const KEYS: &[Renamed] = &[];
+/// Curves of profiles of version 1, as [`curve_name`] reads them.
+pub const CURVES: &[Renamed] = &[];
+
+/// The name that `name` has now.
+pub fn new_name<'a>(table: &[Renamed<'a>], name: &'a str) -> &'a str {
+    table.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
+}
+
+/// The name that `name` had before.
+pub fn old_name<'a>(table: &[Renamed<'a>], name: &'a str) -> &'a str {
+    table.iter().find(|(_, new)| *new == name).map_or(name, |(old, _)| old)
+}
+
+/// A list of names with commas between them, each as it is called now; spaces around a name are dropped.
+pub fn new_names(table: &[Renamed], list: &str) -> String {
+    list.split(',').map(|name| new_name(table, name.trim())).collect::<Vec<_>>().join(",")
+}
+
+/// An object with its keys as they are called now, in their order. The error names a key that is there under both names.
+pub fn new_keys(table: &[Renamed], object: Map<String, Value>) -> Result<Map<String, Value>, String> {
+    let mut renamed = Map::new();
+    for (key, value) in object {
+        let name = new_name(table, &key).to_string();
+        if renamed.insert(name.clone(), value).is_some() {
+            return Err(format!("`{}` and `{name}` are the same key: leave one out", old_name(table, &name)));
+        }
+    }
+    Ok(renamed)
+}
+
+/// The name that a curve has now. Names of curves are words with dots between them. A pair of `table` replaces the leading
+/// words of a name; `*` stands for any one word, and stays.
+/// The first pair that fits is taken.
+pub fn curve_name(table: &[Renamed], name: &str) -> String {
+    let words: Vec<&str> = name.split('.').collect();
+    for (old, new) in table {
+        let old: Vec<&str> = old.split('.').collect();
+        if old.len() > words.len() || !old.iter().zip(&words).all(|(word, have)| *word == "*" || word == have) {
+            continue;
+        }
+        let mut kept = old.iter().zip(&words).filter(|(word, _)| **word == "*").map(|(_, have)| *have);
+        let new = new.split('.').map(|word| if word == "*" { kept.next().unwrap_or(word) } else { word });
+        return new.chain(words[old.len()..].iter().copied()).collect::<Vec<_>>().join(".");
+    }
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use onetrip_core::fuse::{Fuse, RULES as CURRENT_RULES};
+    use onetrip_core::ops::Op;
+    use serde_json::json;
+
+    use super::*;
+
+    const MADE_UP: &[Renamed] = &[("abacus", "calculator"), ("quill", "pen")];
+
+    /// What is wrong with a table: an old name that is there twice or is a name today, or a new one that is none.
+    fn fault(table: &[Renamed], is_current: impl Fn(&str) -> bool) -> Option<String> {
+        let twice = |name: &str| table.iter().filter(|(old, _)| *old == name).count() > 1;
+        table.iter().find_map(|&(old, new)| match () {
+            () if twice(old) => Some(format!("`{old}` is renamed twice")),
+            () if is_current(old) => Some(format!("`{old}` is a name today")),
+            () if table.iter().any(|(old, _)| *old == new) => Some(format!("`{new}` is an old name itself")),
+            () if !is_current(new) => Some(format!("`{new}` is no name today")),
+            () => None,
+        })
+    }
+
+    #[test]
+    fn tables_lead_from_names_that_are_gone_to_names_that_exist() {
+        assert_eq!(fault(RULES, |name| CURRENT_RULES.iter().any(|r| r.name == name)), None);
+        assert_eq!(fault(OPS, |name| Op::NAMES.contains(&name)), None);
+        assert_eq!(fault(DEVICES, |name| ["cpu", "cuda", "wgpu"].contains(&name)), None);
+        assert!(KERNELS.iter().chain(KEYS).chain(CURVES).all(|(old, new)| !old.is_empty() && old != new));
+        // Tables that are wrong are found.
+        let is_current = |name: &str| ["calculator", "pen"].contains(&name);
+        assert_eq!(fault(MADE_UP, is_current), None);
+        for (wrong, word) in [
+            (&[("pen", "calculator")][..], "`pen` is a name today"),
+            (&[("quill", "pencil")], "`pencil` is no name"),
+            (&[("quill", "pen"), ("quill", "calculator")], "renamed twice"),
+            (&[("quill", "feather"), ("feather", "pen")], "is an old name itself"),
+        ] {
+            assert!(fault(wrong, is_current).is_some_and(|f| f.contains(word)), "{wrong:?}: {word}");
+        }
+    }
+
+    #[test]
+    fn old_and_new_names_are_the_same_thing_and_others_stay() {
+        for name in ["abacus", "calculator"] {
+            assert_eq!(new_name(MADE_UP, name), "calculator");
+            assert_eq!(old_name(MADE_UP, name), "abacus");
+        }
+        assert_eq!((new_name(MADE_UP, "ruler"), old_name(MADE_UP, "ruler")), ("ruler", "ruler"));
+        assert_eq!(new_name(MADE_UP, "abacuses"), "abacuses");
+        assert_eq!(new_names(MADE_UP, "ruler, quill,pen"), "ruler,pen,pen");
+        assert_eq!(new_names(MADE_UP, ""), "");
+    }
+
+    #[test]
+    fn rules_are_found_by_their_old_names() {
+        let rule = CURRENT_RULES[0].name;
+        let table = [("a-name-of-old", rule)];
+        assert!(Fuse::parse("a-name-of-old").is_err());
+        assert_eq!(Fuse::parse(&new_names(&table, "a-name-of-old")), Fuse::parse(rule));
+    }
+
+    #[test]
+    fn keys_keep_their_order_and_no_key_comes_twice() {
+        let object = |value: Value| value.as_object().cloned().expect("an object");
+        let renamed = new_keys(MADE_UP, object(json!({ "z": 1, "quill": 2, "a": 3 }))).expect("keys");
+        assert_eq!(Value::from(renamed).to_string(), r#"{"z":1,"pen":2,"a":3}"#);
+        let twice = new_keys(MADE_UP, object(json!({ "pen": 1, "quill": 2 }))).expect_err("one key");
+        assert!(twice.contains("`quill`") && twice.contains("`pen`"), "{twice}");
+    }
+
+    #[test]
+    fn leading_words_of_curves_are_replaced_and_stars_stay() {
+        let table =
+            [("stream.*.sum", "stream.*.residual"), ("attention.blocks", "attention.prefill"), ("turn", "switch")];
+        for (old, new) in [
+            ("stream.q4_0.sum.cold", "stream.q4_0.residual.cold"),
+            ("stream.q4_0.summer.cold", "stream.q4_0.summer.cold"),
+            ("attention.blocks.128", "attention.prefill.128"),
+            ("attention.128", "attention.128"),
+            ("turn", "switch"),
+            ("turned", "turned"),
+            ("a.turn", "a.turn"),
+        ] {
+            assert_eq!(curve_name(&table, old), new);
+        }
+    }
+}
