@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use onetrip_core::fuse::Fuse;
+use onetrip_engine::renamed::{self, Renamed};
 use onetrip_engine::switch;
 use onetrip_ir::formats::DType;
 use onetrip_ir::plan::Ledger;
@@ -149,6 +150,19 @@ fn content(args: &CountArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail>
     Ok(versioned(GATE_VERSION, &all))
 }
 
+/// What a gate holds, with its keys and ops as they are called now. Values of settings are read as their flags are.
+fn with_new_names(
+    content: Map<String, Value>,
+    keys: &[Renamed],
+    ops: &[Renamed],
+) -> Result<Map<String, Value>, String> {
+    let mut content = renamed::new_keys(keys, content)?;
+    if let Some(Value::Object(by_op)) = content.get_mut(BY_OP) {
+        *by_op = renamed::new_keys(ops, std::mem::take(by_op))?;
+    }
+    Ok(content)
+}
+
 impl Gate {
     fn read(path: &Path) -> Result<Gate, Fail> {
         let file = path.to_string_lossy().into_owned();
@@ -160,7 +174,8 @@ impl Gate {
         let content = content.map_err(|e| {
             Fail::Input(format!("{file}: not the JSON object of a gate: {e}; write the gate again with --write-gate"))
         })?;
-        let gate = Gate { file, content };
+        let content = with_new_names(content, renamed::KEYS, renamed::OPS);
+        let gate = Gate { content: content.map_err(|what| Fail::Input(format!("{file}: {what}")))?, file };
         gate.check()?;
         Ok(gate)
     }
@@ -278,5 +293,22 @@ impl Gate {
         let grown = ledger.dispatches_by_op.iter().filter(|(op, n)| **n > before(op));
         let grown: Vec<String> = grown.map(|(op, n)| format!("{op} {n} > {}", before(op))).collect();
         if grown.is_empty() { String::new() } else { format!(" ({})", grown.join(", ")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_ops_of_a_gate_are_read_by_their_old_names() {
+        let gate = |text: &str| serde_json::from_str::<Map<String, Value>>(text).expect("an object");
+        let old = gate(r#"{"launches": 3, "dispatches_by_op": {"product": 2, "norm": 1}}"#);
+        let new = gate(r#"{"dispatches": 3, "dispatches_by_op": {"matmul": 2, "norm": 1}}"#);
+        let (keys, ops) = ([("launches", "dispatches")], [("product", "matmul")]);
+        assert_eq!(with_new_names(old.clone(), &keys, &ops), Ok(new.clone()));
+        assert_eq!(with_new_names(new, &keys, &ops), with_new_names(old, &keys, &ops));
+        let both = gate(r#"{"dispatches": 3, "dispatches_by_op": {"product": 2, "matmul": 1}}"#);
+        assert!(with_new_names(both, &keys, &ops).is_err_and(|e| e.contains("`product` and `matmul`")));
     }
 }

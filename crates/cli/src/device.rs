@@ -91,7 +91,9 @@ impl Asked {
     fn or_profile(self, kind: DeviceKind, hardware: Option<&str>) -> HandOver {
         let usual = kind.default_hand_over();
         if self.commit.is_none() && !self.encode_thread {
-            return hardware.and_then(|name| profiles::commit_of(name, kind.name(), &mut note_skipped)).unwrap_or(usual);
+            return hardware
+                .and_then(|name| profiles::commit_of(name, kind.name(), &mut note_skipped))
+                .unwrap_or(usual);
         }
         HandOver { encode_thread: self.encode_thread, ..HandOver::by(self.commit.unwrap_or(usual.commit)) }
     }

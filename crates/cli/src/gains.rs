@@ -10,6 +10,7 @@ use std::path::Path;
 use onetrip_core::fuse::{Fuse, RULES};
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::page::Want;
+use onetrip_engine::renamed;
 use onetrip_engine::step::{Engine, Recorded};
 use onetrip_ir::expr::Bind;
 use serde_json::{Value, json};
@@ -127,5 +128,11 @@ fn read(file: &Path) -> Result<Vec<Value>, Fail> {
         Err(e) => return Err(bad(format!("cannot be read: {e}"))),
     };
     let value: Value = serde_json::from_str(&text).map_err(|e| bad(format!("no JSON: {e}")))?;
-    value["rows"].as_array().cloned().ok_or_else(|| bad("there is no list `rows`".into()))
+    let mut rows = value["rows"].as_array().cloned().ok_or_else(|| bad("there is no list `rows`".into()))?;
+    for row in &mut rows {
+        if let Some(rule) = row["rule"].as_str().map(|rule| renamed::new_name(renamed::RULES, rule).to_string()) {
+            row["rule"] = rule.into();
+        }
+    }
+    Ok(rows)
 }

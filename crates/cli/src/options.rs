@@ -9,6 +9,7 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use onetrip_core::fuse::Fuse;
 use onetrip_devices::{DeviceSpec, UnknownDevice};
+use onetrip_engine::renamed::{self, Renamed};
 use onetrip_ir::batch::SampleParams;
 use onetrip_ir::device::Commit;
 use onetrip_ir::formats::DType;
@@ -287,8 +288,12 @@ pub fn utf8() -> impl TypedValueParser<Value = String> {
     OsStringValueParser::new().try_map(read)
 }
 
-/// `--fuse`.
+/// `--fuse`, each rule by its old or its new name.
 pub fn fuse(text: &str) -> Result<Fuse, String> {
+    fuse_with(renamed::RULES, text)
+}
+
+fn fuse_with(rules: &[Renamed], text: &str) -> Result<Fuse, String> {
     let names: Vec<&str> = text.split(',').map(str::trim).collect();
     let hint = "give `all`, `none`, or names of rules separated by commas";
     if names.iter().any(|n| n.is_empty()) {
@@ -297,7 +302,7 @@ pub fn fuse(text: &str) -> Result<Fuse, String> {
     match names.iter().find(|n| matches!(**n, "all" | "none")) {
         Some(name) if names.len() > 1 => Err(format!("`{name}` stands alone: {hint}")),
         Some(name) => Fuse::parse(name),
-        None => Fuse::parse(text),
+        None => Fuse::parse(&renamed::new_names(rules, text)),
     }
 }
 
@@ -391,6 +396,33 @@ mod tests {
         assert!("4294967296".parse::<Ids>().is_err());
         assert!("-1".parse::<Ids>().is_err());
         assert!("@no/such/file".parse::<Ids>().is_err_and(|e| e.contains("no/such/file")));
+    }
+
+    #[test]
+    fn a_device_is_known_by_its_old_and_its_new_name() {
+        for (text, name) in [
+            ("cpu", "cpu"),
+            ("cuda:1", "cuda:1"),
+            ("gpu", "gpu"),
+            ("wgpu", "gpu"),
+            ("gpu:RTX: 4", "gpu:RTX: 4"),
+            ("wgpu:RTX: 4", "gpu:RTX: 4"),
+        ] {
+            assert_eq!(device(text).map(|d| d.to_string()).as_deref(), Ok(name));
+        }
+        for text in ["", "wgp", "wgpu:", "gpu:", "cuda:", "cuda:x", "cpu:0", "Wgpu"] {
+            assert!(device(text).is_err_and(|e| e.contains("devices: cpu")), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn rules_are_known_by_their_old_and_their_new_names() {
+        let (old, new) = ("a-name-of-old", "gate-up");
+        let with = |text: &str| fuse_with(&[(old, new)], text);
+        assert_eq!(with("a-name-of-old, residual-norm"), fuse("gate-up,residual-norm"));
+        assert_eq!(with("gate-up"), fuse("gate-up"));
+        assert!(fuse(old).is_err_and(|e| e.contains("`a-name-of-old`")));
+        assert!(with("all,a-name-of-old").is_err_and(|e| e.contains("`all` stands alone")));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::fail::Fail;
 use crate::options::ModelArgs;
 use crate::output::{escaped, note};
-use crate::{device, load, machine};
+use crate::{device, load};
 
 /// Which device's measurements predict.
 #[derive(Args, Clone, Debug)]

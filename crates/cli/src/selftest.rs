@@ -15,6 +15,7 @@ use onetrip_core::record::prepare;
 use onetrip_core::selftest::{CaseResult, Verdict, case_plan, run_case};
 use onetrip_devices::{DeviceKind, DeviceSpec, Settings, host};
 use onetrip_engine::model::{Model, ModelOptions};
+use onetrip_engine::renamed;
 use onetrip_engine::step::Engine;
 use onetrip_engine::step::replay::Replays;
 use onetrip_engine::switch;
@@ -59,6 +60,7 @@ pub struct SelftestArgs {
 }
 
 fn op(name: &str) -> Result<String, String> {
+    let name = renamed::new_name(renamed::OPS, name);
     match Op::NAMES.contains(&name) {
         true => Ok(name.into()),
         false => Err(format!("no such op; ops: {}", Op::NAMES.join(", "))),

@@ -172,6 +172,24 @@ fn stored_profiles_that_cannot_be_read_are_skipped_with_a_line() {
 }
 
 #[test]
+fn a_device_may_be_given_by_its_old_and_its_new_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let gate = dir.path().join("gate.json");
+    let gate = gate.to_str().expect("UTF-8");
+    let count = |device: &str| onetrip(&["count", "--device", device, "--json"]).stdout;
+    assert!(count("gpu").contains("\"device\":\"gpu\""));
+    assert_eq!(count("gpu"), count("wgpu"));
+    // No adapter is called so: what nearly every adapter has is planned for.
+    assert_eq!(count("gpu:no such adapter"), count("wgpu:no such adapter"));
+    onetrip(&["count", "--device", "wgpu:"]).refused(2, &["wgpu:NAME"]);
+    let limits = |device: &str| format!("{{\"device\": \"{device}\", \"dispatches\": 100000}}");
+    for device in ["gpu", "wgpu"] {
+        std::fs::write(gate, limits(device)).expect("written");
+        assert_eq!(onetrip(&["count", "--gate", gate, "--json"]).json()["device"], "gpu");
+    }
+}
+
+#[test]
 fn calibrate_writes_a_profile_that_explain_and_profile_predict_with() {
     let dir = tempfile::tempdir().expect("a folder");
     let file = dir.path().join("own.toml");
