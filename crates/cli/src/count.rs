@@ -103,6 +103,9 @@ fn counts(l: &Ledger) -> [(&'static str, u64); 10] {
     ]
 }
 
+/// Counts that are the same for every plan of one device, so that no plan can be above them: a gate may have them, yet none
+/// is written with them.
+const NO_LIMITS: [&str; 4] = ["grid_syncs", "commits", "waits", "copies"];
 /// Keys that say what is counted.
 const SETTING: [&str; 11] =
     ["model", "phase", "batch", "context", "prompt", "device", "assume", "weights", "compute", "cache", "fuse"];
@@ -143,7 +146,7 @@ fn content(args: &CountArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail>
     if assume {
         all["assume"] = true.into();
     }
-    for (name, n) in counts(ledger) {
+    for (name, n) in counts(ledger).into_iter().filter(|(name, _)| !NO_LIMITS.contains(name)) {
         all[name] = n.into();
     }
     all[BY_OP] = json!(ledger.dispatches_by_op);

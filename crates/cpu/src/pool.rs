@@ -34,10 +34,11 @@ impl Barrier {
 
     /// Returns when all workers have come here. What they wrote before is visible to all after.
     pub fn wait(&self) {
+        let generation = self.generation.load(Ordering::Acquire);
         if self.workers == 1 {
+            self.generation.store(generation + 1, Ordering::Relaxed);
             return;
         }
-        let generation = self.generation.load(Ordering::Acquire);
         if self.arrived.fetch_add(1, Ordering::AcqRel) + 1 == self.workers {
             self.arrived.store(0, Ordering::Relaxed);
             self.generation.store(generation + 1, Ordering::Release);
@@ -83,6 +84,7 @@ pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     scratch: Scratch,
+    jobs: u64,
 }
 
 impl Pool {
@@ -99,7 +101,7 @@ impl Pool {
             stop: AtomicBool::new(false),
             barrier: Barrier::new(workers),
         });
-        let mut pool = Pool { shared, threads: vec![], scratch: Scratch::default() };
+        let mut pool = Pool { shared, threads: vec![], scratch: Scratch::default(), jobs: 0 };
         for n in 1..workers {
             let shared = pool.shared.clone();
             let thread =
@@ -114,8 +116,19 @@ impl Pool {
         self.threads.len() + 1
     }
 
+    /// Jobs that were run so far.
+    pub fn jobs(&self) -> u64 {
+        self.jobs
+    }
+
+    /// How often all workers met at the barrier so far, in all jobs.
+    pub fn barriers(&self) -> u64 {
+        self.shared.barrier.generation.load(Ordering::Acquire)
+    }
+
     /// Runs a job on all workers and returns when all are done. Panics if the job panicked on any of them.
     pub fn run(&mut self, job: &Job) {
+        self.jobs += 1;
         let s = &*self.shared;
         if !self.threads.is_empty() {
             s.finished.store(0, Ordering::Relaxed);
@@ -218,6 +231,7 @@ mod tests {
                     }
                 });
                 assert_eq!(bad.into_inner(), 0, "{workers} workers, round {round}");
+                assert_eq!((pool.jobs(), pool.barriers()), (round as u64 + 1, 10 * (round as u64 + 1)));
                 if round % 50 == 0 {
                     std::thread::sleep(Duration::from_millis(2)); // Long enough for the workers to sleep.
                 }

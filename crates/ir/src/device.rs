@@ -1,12 +1,10 @@
 //! What a device does: it owns memory, keeps recordings of dispatches, runs them and times them. It knows no op.
 
 use std::any::Any;
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+pub use crate::commit::{Commit, HandOver};
 
 use crate::batch::StepBatch;
 use crate::plan::Plan;
@@ -66,110 +64,6 @@ pub enum DeviceError {
     Choice(String),
 }
 
-/// How the dispatches of a run are grouped into submissions. No policy waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Commit {
-    /// One submission a dispatch.
-    Each,
-    /// One submission for so many dispatches.
-    Every(usize),
-    /// One submission a run, made afresh for each.
-    Tick,
-    /// One submission a run: a recording that the device keeps and plays again.
-    Replay,
-}
-
-impl Commit {
-    /// The most dispatches of one submission, at least 1.
-    pub fn size(self) -> usize {
-        match self {
-            Commit::Each => 1,
-            Commit::Every(k) => k.max(1),
-            Commit::Tick | Commit::Replay => usize::MAX,
-        }
-    }
-
-    /// Submissions of a run of so many dispatches; a run of none is one too.
-    pub fn submissions(self, dispatches: usize) -> usize {
-        dispatches.div_ceil(self.size()).max(1)
-    }
-}
-
-impl fmt::Display for Commit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Commit::Each => f.write_str("each"),
-            Commit::Every(k) => write!(f, "every:{k}"),
-            Commit::Tick => f.write_str("tick"),
-            Commit::Replay => f.write_str("replay"),
-        }
-    }
-}
-
-impl FromStr for Commit {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Commit, String> {
-        match text {
-            "each" => Ok(Commit::Each),
-            "tick" => Ok(Commit::Tick),
-            "replay" => Ok(Commit::Replay),
-            _ => {
-                let every = text.strip_prefix("every:").and_then(|k| k.parse().ok()).filter(|&k| k > 0);
-                every.map(Commit::Every).ok_or_else(|| "give each, every:K (such as every:8), tick or replay".into())
-            }
-        }
-    }
-}
-
-/// How runs are handed over. As text: the policy, with `+thread` behind it where a second thread encodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct HandOver {
-    /// Which dispatches go together.
-    pub commit: Commit,
-    /// A second thread encodes and submits, so that [`Device::submit`] returns at once.
-    pub encode_thread: bool,
-    /// Where the recording has no stamps of its own, each submission is stamped at its begin and its end.
-    pub timed: bool,
-}
-
-impl HandOver {
-    /// By this policy, on the calling thread, without stamps.
-    pub fn by(commit: Commit) -> HandOver {
-        HandOver { commit, encode_thread: false, timed: false }
-    }
-}
-
-impl fmt::Display for HandOver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}{}", self.commit, if self.encode_thread { "+thread" } else { "" })
-    }
-}
-
-impl FromStr for HandOver {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<HandOver, String> {
-        let commit = text.strip_suffix("+thread");
-        Ok(HandOver { commit: commit.unwrap_or(text).parse()?, encode_thread: commit.is_some(), timed: false })
-    }
-}
-
-impl TryFrom<String> for HandOver {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<HandOver, String> {
-        text.parse()
-    }
-}
-
-impl From<HandOver> for String {
-    fn from(how: HandOver) -> String {
-        how.to_string()
-    }
-}
-
 /// Time that the host spent on encoding and submitting, on whatever thread, since the device was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTime {
@@ -190,8 +84,6 @@ pub struct Counts {
     pub commits: u64,
     /// Waits of the host.
     pub waits: u64,
-    /// Copies.
-    pub copies: u64,
 }
 
 /// A kept recording of a plan, as its device keeps it.
@@ -266,28 +158,4 @@ pub trait Device: Send {
     fn counts(&self) -> Counts;
     /// What handing over cost the host so far, of all runs that were waited for; zero where nothing is handed over.
     fn host_time(&self) -> HostTime;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_way_of_handing_over_is_read_as_it_is_written() {
-        for text in ["each", "every:8", "tick", "replay", "every:3+thread", "tick+thread"] {
-            assert_eq!(text.parse::<HandOver>().expect(text).to_string(), text);
-        }
-        for text in ["", "every:0", "every:", "every:x", "+thread", "tick+threads", "Tick"] {
-            assert!(text.parse::<HandOver>().is_err_and(|e| e.contains("every:K")), "{text:?}");
-        }
-    }
-
-    #[test]
-    fn submissions_are_the_dispatches_in_groups() {
-        let of = |commit: Commit| [0, 1, 8, 9].map(|n| commit.submissions(n));
-        assert_eq!(of(Commit::Each), [1, 1, 8, 9]);
-        assert_eq!(of(Commit::Every(8)), [1, 1, 1, 2]);
-        assert_eq!(of(Commit::Tick), [1, 1, 1, 1]);
-        assert_eq!(of(Commit::Replay), [1, 1, 1, 1]);
-    }
 }

@@ -5,6 +5,7 @@
 //! Nothing here knows an op.
 
 pub mod batch;
+pub mod commit;
 pub mod context;
 pub mod cpu;
 pub mod device;

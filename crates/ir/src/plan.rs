@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::batch::RopeSpec;
+use crate::commit::Commit;
 use crate::context::Setting;
 use crate::expr::{Bind, Expr};
 use crate::kernel::{Code, Cost};
+use crate::target::Target;
 use crate::tensor::Sig;
 
 mod barriers;
@@ -147,13 +149,13 @@ pub struct Ledger {
     pub grid_syncs: u64,
     /// Waits between dispatches ([`Plan::barriers`]).
     pub barriers: u64,
-    /// Submissions to a device.
+    /// Submissions to a device, by the commit policy that was asked for.
     pub commits: u64,
-    /// Waits of the host for a device.
+    /// Waits of the host for a device: one for a plan with outputs, whatever the policy.
     pub waits: u64,
-    /// Copies between devices or of states.
+    /// Copies between devices: 0 as long as a plan has one device.
     pub copies: u64,
-    /// Dispatches that do not run on the plan's device.
+    /// Dispatches whose code is not of the plan's target.
     pub off_device: u64,
     /// Rows without a kernel.
     pub gaps: u64,
@@ -168,8 +170,13 @@ pub struct Ledger {
 }
 
 impl Plan {
-    /// The counts, with sizes for a batch of `bind`.
+    /// The counts of a run that is one submission, with sizes for a batch of `bind`.
     pub fn ledger(&self, bind: Bind) -> Ledger {
+        self.ledger_by(bind, Commit::Tick)
+    }
+
+    /// The counts of a run whose dispatches are submitted by this policy, with sizes for a batch of `bind`.
+    pub fn ledger_by(&self, bind: Bind, commit: Commit) -> Ledger {
         let nodes: u64 = self.nodes_by_op.values().sum();
         let mut l = Ledger {
             nodes,
@@ -177,8 +184,8 @@ impl Plan {
             nodes_by_op: self.nodes_by_op.clone(),
             dispatches: self.dispatches.len() as u64,
             barriers: self.barriers(),
-            commits: 1,
-            waits: 1,
+            commits: commit.submissions(self.dispatches.len()) as u64,
+            waits: u64::from(!self.outputs.is_empty()),
             repacked_bytes: self.repacked_bytes,
             ..Default::default()
         };
@@ -186,11 +193,22 @@ impl Plan {
             *l.dispatches_by_op.entry(d.op.into()).or_default() += 1;
             l.grid_syncs += d.grid_syncs as u64;
             l.gaps += d.gap.is_some() as u64;
+            l.off_device += u64::from(!self.is_on_device(d));
             l.bytes_read += d.cost.read.eval(bind);
             l.bytes_written += d.cost.written.eval(bind);
             l.flops += d.cost.flops.eval(bind);
         }
         l
+    }
+
+    /// The code of the dispatch is of the plan's target; one without a kernel is nowhere else either.
+    fn is_on_device(&self, d: &Dispatch) -> bool {
+        match (&d.code, self.setting.target) {
+            (None, _) => true,
+            (Some(code), Target::Cpu(_)) => matches!(code, Code::Cpu(_)),
+            (Some(code), Target::Cuda(_)) => matches!(code, Code::Text(_) | Code::Library(_)),
+            (Some(code), Target::Wgsl(_)) => matches!(code, Code::Text(_)),
+        }
     }
 
     /// Rows without a kernel: such a plan cannot run.

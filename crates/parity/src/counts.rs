@@ -10,7 +10,9 @@ use onetrip_engine::step::Engine;
 use onetrip_ir::device::{Commit, Counts, HandOver};
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
-use onetrip_ir::target::{Target, WgslCaps};
+use onetrip_ir::plan::{Ledger, Plan};
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::{CudaCaps, Target, WgslCaps};
 
 use crate::gpu::TINY;
 use crate::harness::{Options, load};
@@ -32,6 +34,8 @@ pub fn tests() -> Vec<Trial> {
         on_gpu.into_iter().map(|(name, test)| Trial::ignorable_test(name, move || on(test))).collect();
     tests.extend([
         Trial::test("counts/a device counts what the ledger says, for every class of batch", every_class),
+        Trial::test("counts/a run that is not the plan's does not count as the ledger says", wrong_counts),
+        Trial::test("counts/a dispatch with another device's code is off the device", off_device),
         Trial::test("counts/stamps do not change what runs, and there are two for each dispatch", stamped),
         Trial::test("counts/steps of an engine count as their plans", steps),
         Trial::test("counts/a cpu has nothing to hand over, and says so", cpu_hands_nothing_over),
@@ -64,14 +68,11 @@ fn gpu_policies(o: &Options) -> Result<(), Failed> {
         let mut ways = ways();
         // Prompts are handed over by the same code: two policies do.
         ways.truncate(if bind.t > 1 { 4 } else { ways.len() });
-        let key = PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 });
-        let rows = engine.recorded(key)?.plan.dispatches.len();
         for how in ways {
             engine.set_hand_over(how)?;
             for stamped in [false, true] {
                 let probe: &mut dyn Probe = if stamped { &mut Stamps } else { &mut Silent };
-                let commits = how.commit.submissions(rows) as u64;
-                counted_with(&mut engine, bind, 2, probe, commits).map_err(|e| format!("{how}, {bind:?}: {e}"))?;
+                counted_by(&mut engine, bind, 2, probe, how.commit).map_err(|e| format!("{how}, {bind:?}: {e}"))?;
             }
         }
     }
@@ -188,15 +189,24 @@ fn engine(arch: &'static str, fuse: Fuse) -> Result<Engine, Failed> {
     load(ModelFile::from_slice("small model", &file)?, &o)
 }
 
-fn since(now: Counts, before: Counts) -> [u64; 5] {
-    let Counts { dispatches, barriers, commits, waits, copies } = now;
-    [
-        dispatches - before.dispatches,
-        barriers - before.barriers,
-        commits - before.commits,
-        waits - before.waits,
-        copies - before.copies,
-    ]
+fn since(now: Counts, before: Counts) -> Counts {
+    let Counts { dispatches, barriers, commits, waits } = now;
+    Counts {
+        dispatches: dispatches - before.dispatches,
+        barriers: barriers - before.barriers,
+        commits: commits - before.commits,
+        waits: waits - before.waits,
+    }
+}
+
+/// What a device counted for some runs against so many ledgers. Only a CPU counts its barriers: those of a GPU are its
+/// driver's.
+fn agree(have: Counts, ledgers: &[(Ledger, u64)], counts_barriers: bool) -> Result<(), String> {
+    let sum = |of: fn(&Ledger) -> u64| ledgers.iter().map(|(l, times)| of(l) * times).sum();
+    let barriers = if counts_barriers { sum(|l| l.barriers) } else { have.barriers };
+    let (dispatches, commits, waits) = (sum(|l| l.dispatches), sum(|l| l.commits), sum(|l| l.waits));
+    let want = Counts { dispatches, barriers, commits, waits };
+    if have == want { Ok(()) } else { Err(format!("counted {have:?}, the ledger says {want:?}")) }
 }
 
 fn every_class() -> Result<(), Failed> {
@@ -213,16 +223,16 @@ fn every_class() -> Result<(), Failed> {
 
 /// Runs a batch some times; the counts must be as many times the ledger's.
 fn counted(engine: &mut Engine, bind: Bind, times: u64, probe: &mut dyn Probe) -> Result<(), String> {
-    counted_with(engine, bind, times, probe, 1)
+    counted_by(engine, bind, times, probe, Commit::Tick)
 }
 
-/// The same by a policy that makes so many commits.
-fn counted_with(
+/// The same by a policy.
+fn counted_by(
     engine: &mut Engine,
     bind: Bind,
     times: u64,
     probe: &mut dyn Probe,
-    commits: u64,
+    commit: Commit,
 ) -> Result<(), String> {
     let text = |e: onetrip_engine::step::StepError| e.to_string();
     let mut batch = engine.shaped_batch(bind).map_err(text)?;
@@ -233,11 +243,62 @@ fn counted_with(
         engine.submit(&recorded, &mut batch).map_err(text)?;
     }
     let have = since(engine.device().counts(), before);
-    let l = recorded.plan.ledger(bind);
-    // A GPU's barriers are those of its driver.
-    let barriers = if engine.device().name() == "cpu" { l.barriers } else { 0 };
-    let want = [l.dispatches, barriers, commits * l.commits, l.waits, l.copies].map(|n| n * times);
-    if have == want { Ok(()) } else { Err(format!("counted {have:?}, the ledger says {want:?}")) }
+    agree(have, &[(recorded.plan.ledger_by(bind, commit), times)], engine.device().name() == "cpu")
+}
+
+/// Counts that are not those of the run are found: of a run too many, of a plan that lacks a dispatch, of another policy,
+/// and each count that is one off.
+fn wrong_counts() -> Result<(), Failed> {
+    let mut engine = engine("llama", Fuse::All)?;
+    let bind = BATCHES[0];
+    let key = PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 });
+    let mut batch = engine.shaped_batch(bind)?;
+    let recorded = engine.record_with(key, &mut Silent)?;
+    let before = engine.device().counts();
+    engine.submit(&recorded, &mut batch)?;
+    let have = since(engine.device().counts(), before);
+    let right = recorded.plan.ledger(bind);
+    agree(have, &[(right.clone(), 1)], true)?;
+    engine.submit(&recorded, &mut batch)?;
+    if agree(since(engine.device().counts(), before), &[(right.clone(), 1)], true).is_ok() {
+        return Err("two runs pass as one".into());
+    }
+    let mut shorter = (*recorded.plan).clone();
+    shorter.dispatches.pop();
+    let wrong = [
+        ("a dispatch less", shorter.ledger(bind)),
+        ("a submission for each dispatch", recorded.plan.ledger_by(bind, Commit::Each)),
+        ("a dispatch more", Ledger { dispatches: right.dispatches + 1, ..right.clone() }),
+        ("a barrier more", Ledger { barriers: right.barriers + 1, ..right.clone() }),
+        ("a commit more", Ledger { commits: right.commits + 1, ..right.clone() }),
+        ("a wait more", Ledger { waits: right.waits + 1, ..right.clone() }),
+    ];
+    match wrong.into_iter().find(|(_, ledger)| agree(have, &[(ledger.clone(), 1)], true).is_ok()) {
+        Some((what, _)) => Err(format!("{what} passes as the counts of the run").into()),
+        None => Ok(()),
+    }
+}
+
+/// A dispatch with the code of another device is counted as one off the device.
+fn off_device() -> Result<(), Failed> {
+    let plan = |target: Target| -> Result<Plan, Failed> {
+        let options = ModelOptions { target, ..Options::default().model() };
+        Ok(Model::new(ModelFile::from_bytes(TINY)?, options)?.plan(PlanKey::of(1, 1, Want::Sample { top: 0 }))?)
+    };
+    let cpu = plan(Target::Cpu(Isa::Portable))?;
+    for target in [Target::Cuda(CudaCaps::default()), Target::Wgsl(WgslCaps::default())] {
+        let mut text = plan(target)?;
+        let code = text.dispatches[0].code.replace(cpu.dispatches[0].code.clone().ok_or("no CPU kernel")?);
+        let mut other = cpu.clone();
+        other.dispatches[1].code = code;
+        for (plan, what) in [(&text, "a CPU kernel"), (&other, "a text")] {
+            let off = plan.ledger(BATCHES[0]).off_device;
+            if off != 1 {
+                return Err(format!("{what} in a plan for {:?}: {off} off the device", plan.setting.target).into());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn stamped() -> Result<(), Failed> {
@@ -287,15 +348,12 @@ fn steps() -> Result<(), Failed> {
     engine.scheduler().set_tokens(seqs[0], &[5; 30]);
     engine.scheduler().set_tokens(seqs[1], &[6; 2]);
     let before = engine.device().counts();
-    let mut want = [0; 5];
+    let mut want = vec![];
     // One step reads both prompts, the others make a token for each.
     for (tokens, n) in [(32, 1), (2, 6)] {
         let bind = Bind { t: tokens, s: 2, l: 36 };
         let key = PlanKey::of(tokens as usize, 2, Want::Sample { top: 0 });
-        let l = engine.recorded(key)?.plan.ledger(bind);
-        for (sum, x) in want.iter_mut().zip([l.dispatches, l.barriers, l.commits, l.waits, l.copies]) {
-            *sum += x * n;
-        }
+        want.push((engine.recorded(key)?.plan.ledger(bind), n));
         for _ in 0..n {
             let out = engine.step()?.ok_or("nothing to run")?;
             if out.len() != 2 {
@@ -303,6 +361,5 @@ fn steps() -> Result<(), Failed> {
             }
         }
     }
-    let have = since(engine.device().counts(), before);
-    if have == want { Ok(()) } else { Err(format!("counted {have:?}, the ledgers say {want:?}").into()) }
+    Ok(agree(since(engine.device().counts(), before), &want, true)?)
 }

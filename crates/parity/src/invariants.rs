@@ -7,6 +7,8 @@ use libtest_mimic::{Failed, Trial};
 use onetrip_core::fuse::RULES;
 use onetrip_core::ops::Op;
 
+use crate::run_loop;
+
 /// The tests.
 pub fn tests() -> Vec<Trial> {
     vec![
@@ -14,13 +16,14 @@ pub fn tests() -> Vec<Trial> {
         Trial::test("invariants/files use each other in no circle but the ops'", cycles),
         Trial::test("invariants/one token goes the way that ARCHITECTURE.md says", call_order),
         Trial::test("invariants/CI runs every test that needs a whole model", whole_models),
-        Trial::test("invariants/there is one run loop", one_run_loop),
+        Trial::test("invariants/there is one run loop", run_loop::is_one),
+        Trial::test("invariants/a second run loop is found, whatever it calls the device", run_loop::finds),
         Trial::test("invariants/every op has cases, some with costs counted by hand", every_op_has_cases),
-        Trial::test("invariants/every rule says what it finds, makes and why", rules_are_explained),
+        Trial::test("invariants/no two rules have one name or say that they find the same", rules_are_told_apart),
     ]
 }
 
-fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
@@ -54,55 +57,6 @@ fn whole_models() -> Result<(), Failed> {
     Err(format!("not run by CI: {left:?}; chosen by CI, and there is no such test: {empty:?}").into())
 }
 
-/// Rust files of the product: all crates but this one and the tasks.
-fn sources(dir: &Path, out: &mut Vec<PathBuf>) -> std::io::Result<()> {
-    for entry in std::fs::read_dir(dir)? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if path.is_dir() && !["target", "tests", "parity", "xtask"].contains(&name.as_str()) {
-            sources(&path, out)?;
-        } else if name.ends_with(".rs") {
-            out.push(path);
-        }
-    }
-    Ok(())
-}
-
-/// Only `run.rs` walks a plan and hands its rows to a device; nothing else calls `encode` with a row or begins a recording.
-fn one_run_loop() -> Result<(), Failed> {
-    let mut files = vec![];
-    sources(&root().join("crates"), &mut files)?;
-    let mut found = vec![];
-    for path in &files {
-        let text = std::fs::read_to_string(path)?;
-        // Comments may speak of it.
-        let code = text.lines().map(|l| l.split("//").next().unwrap_or("")).collect::<Vec<_>>().join("\n");
-        for call in ["device.encode(", "device.begin(", "device.finish("] {
-            let n = code.matches(call).count();
-            found.extend(std::iter::repeat_n((call, path.clone()), n));
-        }
-    }
-    let run = |path: &Path| path.ends_with("crates/core/src/record.rs");
-    let wrong: Vec<String> = found
-        .iter()
-        .filter(|(_, path)| !run(path))
-        .map(|(call, path)| format!("{call}…) in {}", path.display()))
-        .collect();
-    if !wrong.is_empty() {
-        return Err(format!("a second run loop: {}", wrong.join(", ")).into());
-    }
-    // A plan that is only shown to a device, for its kernels, begins and finishes too; rows are handed over in one place.
-    let count = |wanted: &str| found.iter().filter(|(call, _)| *call == wanted).count();
-    let [rows, begun, finished] = ["device.encode(", "device.begin(", "device.finish("].map(count);
-    if rows != 1 || begun != finished || begun == 0 || files.len() < 30 {
-        let (all, files) = (found.len(), files.len());
-        return Err(
-            format!("{all} calls, {rows} of them with a row, in {files} files: is the loop still in run.rs?").into()
-        );
-    }
-    Ok(())
-}
-
 fn every_op_has_cases() -> Result<(), Failed> {
     for (name, cases) in Op::all_cases() {
         if cases.is_empty() || !cases.iter().any(|c| c.cost.is_some()) {
@@ -117,11 +71,24 @@ fn every_op_has_cases() -> Result<(), Failed> {
     Ok(())
 }
 
-fn rules_are_explained() -> Result<(), Failed> {
-    for (i, rule) in RULES.iter().enumerate() {
-        let texts = [rule.name, rule.finds, rule.makes, rule.because];
-        if texts.iter().any(|t| t.is_empty()) || RULES[..i].iter().any(|r| r.name == rule.name) {
-            return Err(format!("rule {:?} lacks a text or is there twice", rule.name).into());
+/// A rule as a reader meets it: what names it, and what it says that it finds.
+type Said = (&'static str, &'static str);
+
+/// Rules that cannot be told apart: by the name that `--fuse` takes, or by what they say that they find.
+fn alike(rules: &[Said]) -> Option<(Said, Said)> {
+    let pairs = rules.iter().enumerate().flat_map(|(i, a)| rules[..i].iter().map(move |b| (*b, *a)));
+    pairs.into_iter().find(|(a, b)| a.0 == b.0 || a.1 == b.1)
+}
+
+fn rules_are_told_apart() -> Result<(), Failed> {
+    let rules: Vec<Said> = RULES.iter().map(|rule| (rule.name, rule.finds)).collect();
+    if let Some((a, b)) = alike(&rules) {
+        return Err(format!("the rules {a:?} and {b:?} have one name, or say that they find the same").into());
+    }
+    // The check itself: an entry that was copied and not wholly changed is found.
+    for copied in [(rules[0].0, "something else"), ("another-name", rules[0].1)] {
+        if alike(&[&rules[..], &[copied]].concat()).is_none() {
+            return Err(format!("{copied:?} passes beside {:?}", rules[0]).into());
         }
     }
     Ok(())

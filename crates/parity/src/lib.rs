@@ -24,6 +24,7 @@ pub mod predictions;
 pub mod qwen35;
 pub mod random;
 pub mod rules;
+pub mod run_loop;
 pub mod shape;
 pub mod small;
 pub mod tokenizers;
