@@ -1,11 +1,11 @@
-//! Plans for devices whose kernels are not written yet, and of the listing of another engine: what the rules make of them
-//! when nothing is refused (`explain --assume`). Snapshots under `plans/`, and bounds.
+//! Plans of shapes and of another engine's listing: what the rules make of them when nothing is refused (`explain
+//! --assume`), as bounds on dispatches; and the snapshot of the listing, made with the kernels that exist.
 
 use std::fmt::Write as _;
 
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::fuse::{Fuse, RULES};
-use onetrip_engine::model::{Model, ModelOptions};
+use onetrip_engine::model::Model;
 use onetrip_engine::shape;
 use onetrip_import as listing;
 use onetrip_import::Listing;
@@ -13,11 +13,8 @@ use onetrip_import::ListingOptions;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::Plan;
 use onetrip_ir::plan::text::human;
-use onetrip_ir::simd::Isa;
-use onetrip_ir::target::{CudaCaps, Target, WgslCaps};
 
-use crate::harness::Options;
-use crate::plans::{key, same};
+use crate::snapshots::{caps, key, listing_options, options, same};
 
 const BIND: Bind = Bind { t: 1, s: 1, l: 256 };
 
@@ -26,111 +23,62 @@ const BIND: Bind = Bind { t: 1, s: 1, l: 256 };
 /// and output gathers. Then norms move into prologues and residuals into epilogues, the conv group and the gated norm into
 /// the delta net, the rest of its group into attention: 5 a layer, embedding, head.
 pub(crate) const LISTING: &str = "listing:qwen3.5-9b-ggml-2026-04";
+/// Its snapshot under `plans/`.
+pub(crate) const LISTING_FILE: &str = "listing-qwen3.5-9b-ggml-2026-04.cuda.decode-1.txt";
 const PASSES: [u64; 13] = [1151, 1007, 902, 830, 710, 614, 566, 494, 430, 366, 294, 291, 162];
 
 /// A shape, and how many dispatches one decode step of it may have.
 const SHAPES: [(&str, u64); 3] =
     [("shape:qwen3.5-9b:q4_0", 165), ("shape:smollm2-135m:q4_1", 154), ("shape:qwen2.5-0.5b:q4_0", 124)];
 
-/// A plan that is kept: of what, and for which device.
-pub struct Snapshot {
-    model: &'static str,
-    device: &'static str,
-}
-
-/// All of them.
-pub fn snapshots() -> Vec<Snapshot> {
-    let of = |model| ["cuda", "gpu"].map(|device| Snapshot { model, device });
-    let mut all: Vec<Snapshot> = SHAPES.iter().flat_map(|(model, _)| of(model)).collect();
-    all.push(Snapshot { model: LISTING, device: "cuda" });
-    all
-}
-
-/// The options of a device.
-pub(crate) fn options(device: &str) -> ModelOptions {
-    let target = match device {
-        "cuda" => Target::Cuda(CudaCaps::default()),
-        "gpu" => Target::Wgsl(WgslCaps::default()),
-        _ => Target::Cpu(Isa::Portable),
-    };
-    ModelOptions { target, device: device.into(), ..Options::default().model() }
-}
-
-/// Options of a listing's plan for a device by its name.
-pub(crate) fn listing_options(device: &str) -> ListingOptions {
-    let ModelOptions { compute, target, device, .. } = options(device);
-    ListingOptions { compute, target, device }
-}
-
 /// The rules up to and including number `n`.
 fn first(n: usize) -> Fuse {
     Fuse::Some(RULES[..n].iter().map(|r| r.name.to_string()).collect())
 }
 
-/// The ladder of the listing: the plan without rules, then with one more each, then with our own `sample`.
-fn ladder(listing: &Listing, device: &str) -> Result<Vec<(&'static str, Plan)>, Failed> {
-    let o = listing_options(device);
+/// The ladder of the listing: the plan without rules, then with one more each, then with our own `sample`. With `assume`,
+/// no rule is refused.
+fn ladder(listing: &Listing, o: &ListingOptions, assume: bool) -> Result<Vec<(&'static str, Plan)>, Failed> {
     let mut rungs = vec![];
     for n in 0..=RULES.len() {
         let name = n.checked_sub(1).map_or("(no rule)", |i| RULES[i].name);
-        rungs.push((name, listing.plan(&o, &first(n), true, false)?));
+        rungs.push((name, listing.plan(o, &first(n), assume, false)?));
     }
-    rungs.push((listing::SAMPLE.0, listing.plan(&o, &Fuse::All, true, true)?));
+    rungs.push((listing::SAMPLE.0, listing.plan(o, &Fuse::All, assume, true)?));
     Ok(rungs)
 }
 
-impl Snapshot {
-    /// Its name under `plans/`.
-    pub fn file_name(&self) -> String {
-        let model = self.model.strip_prefix("shape:").unwrap_or(self.model);
-        format!("{}.{}.decode-1.txt", model.replace(':', "-"), self.device)
+/// The snapshot of the listing: its nodes, what each rule makes of them, and the plan that is left.
+pub fn listing_text() -> Result<String, Failed> {
+    let mut out = String::new();
+    let (listing, o) = (listing::open(LISTING)?, listing_options("cuda"));
+    let Bind { t, s, l } = BIND;
+    writeln!(out, "{LISTING} on cuda, decode-1; sizes for T {t}, S {s}, L {l}\ncaps: {}", caps(o.target))?;
+    writeln!(out, "\nnode              listed  empty")?;
+    for (op, n) in &listing.nodes_by_op {
+        writeln!(out, "{op:<16}  {n:>6}  {:>5}", listing.empty_by_op.get(op).unwrap_or(&0))?;
     }
-
-    fn plan(&self) -> Result<Plan, Failed> {
-        let mut model = Model::new(shape::open(self.model)?, options(self.device))?;
-        Ok(model.plan_with(key(BIND), &Fuse::All, true)?)
+    let (all, empty) = (listing.nodes_by_op.values().sum::<u64>(), listing.empty_by_op.values().sum::<u64>());
+    writeln!(out, "{:<16}  {all:>6}  {empty:>5}\n\ndispatches   bytes  fired  rule", "all")?;
+    let rungs = ladder(&listing, &o, false)?;
+    for (rule, plan) in &rungs {
+        let ledger = plan.ledger(listing.bind());
+        let fired: usize = plan.fired.iter().filter(|(name, _)| name == rule).map(|(_, n)| n).sum();
+        let bytes = human(ledger.bytes_read + ledger.bytes_written);
+        writeln!(out, "{:>10}  {bytes:>6}  {fired:>5}  {rule}", ledger.dispatches)?;
     }
-
-    /// Its text.
-    pub fn text(&self) -> Result<String, Failed> {
-        let mut out = String::new();
-        let Bind { t, s, l } = BIND;
-        let assumed = "assumed: no kernel is needed for a row";
-        writeln!(out, "{} on {}, decode-1, {assumed}; sizes for T {t}, S {s}, L {l}", self.model, self.device)?;
-        if self.model != LISTING {
-            let plan = self.plan()?;
-            writeln!(out, "\n{}{}", plan.compact_table(Some(BIND)), plan.rules_text())?;
-            writeln!(out, "{}", serde_json::to_string_pretty(&plan.ledger(BIND))?)?;
-            return Ok(out);
-        }
-        let listing = listing::open(LISTING)?;
-        writeln!(out, "\nnode              listed  empty")?;
-        for (op, n) in &listing.nodes_by_op {
-            writeln!(out, "{op:<16}  {n:>6}  {:>5}", listing.empty_by_op.get(op).unwrap_or(&0))?;
-        }
-        let (all, empty) = (listing.nodes_by_op.values().sum::<u64>(), listing.empty_by_op.values().sum::<u64>());
-        writeln!(out, "{:<16}  {all:>6}  {empty:>5}\n\ndispatches   bytes  fired  rule", "all")?;
-        let rungs = ladder(&listing, self.device)?;
-        for (rule, plan) in &rungs {
-            let ledger = plan.ledger(listing.bind());
-            let fired: usize = plan.fired.iter().filter(|(name, _)| name == rule).map(|(_, n)| n).sum();
-            let bytes = human(ledger.bytes_read + ledger.bytes_written);
-            writeln!(out, "{:>10}  {bytes:>6}  {fired:>5}  {rule}", ledger.dispatches)?;
-        }
-        if let Some((_, plan)) = rungs.last() {
-            writeln!(out, "\n{}", plan.compact_table(Some(BIND)))?;
-        }
-        Ok(out)
+    if let Some((_, plan)) = rungs.last() {
+        writeln!(out, "\n{}", plan.compact_table(Some(BIND)))?;
     }
+    Ok(out)
 }
 
 /// The tests.
 pub fn tests() -> Vec<Trial> {
     let mut tests = vec![];
-    for s in snapshots() {
-        let name = format!("plans/{} on {}/is the committed one", s.model, s.device);
-        tests.push(Trial::test(name, move || same(&s.file_name(), &s.text()?)));
-    }
+    tests.push(Trial::test(format!("plans/{LISTING} on cuda/is the committed one"), || {
+        same(LISTING_FILE, &listing_text()?)
+    }));
     for (model, most) in SHAPES {
         let name = format!("plans/{model}/decodes in at most {most} dispatches where nothing is refused");
         tests.push(Trial::test(name, move || bounded(model, most)));
@@ -141,11 +89,11 @@ pub fn tests() -> Vec<Trial> {
 
 fn bounded(model: &'static str, most: u64) -> Result<(), Failed> {
     for device in ["cuda", "gpu"] {
-        let ledger = Snapshot { model, device }.plan()?.ledger(BIND);
-        let have = ledger.dispatches + ledger.grid_syncs;
-        println!("{model} on {device}: {have} dispatches and grid syncs, at most {most}");
+        let mut shape = Model::new(shape::open(model)?, options(device))?;
+        let have = shape.plan_with(key(BIND), &Fuse::All, true)?.ledger(BIND).dispatches;
+        println!("{model} on {device}: {have} dispatches, at most {most}");
         if have > most {
-            return Err(format!("{device}: {have} dispatches and grid syncs, at most {most}").into());
+            return Err(format!("{device}: {have} dispatches, at most {most}").into());
         }
     }
     Ok(())
@@ -154,8 +102,10 @@ fn bounded(model: &'static str, most: u64) -> Result<(), Failed> {
 fn ladder_passes() -> Result<(), Failed> {
     let listing = listing::open(LISTING)?;
     for device in ["cuda", "gpu", "cpu"] {
-        let counts: Vec<u64> =
-            ladder(&listing, device)?.iter().map(|(_, plan)| plan.ledger(listing.bind()).dispatches).collect();
+        let counts: Vec<u64> = ladder(&listing, &listing_options(device), true)?
+            .iter()
+            .map(|(_, plan)| plan.ledger(listing.bind()).dispatches)
+            .collect();
         println!("{device}: {counts:?}");
         let mut rest = counts.iter();
         if let Some(missing) = PASSES.iter().find(|n| !rest.any(|have| have == *n)) {

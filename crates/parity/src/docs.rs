@@ -14,8 +14,9 @@ use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::Plan;
 use serde_json::Value;
 
-use crate::assumed::{LISTING, listing_options, options};
-use crate::plans::{key, published};
+use crate::assumed::LISTING;
+use crate::plans::published;
+use crate::snapshots::{key, listing_options, options};
 
 /// The machine that predicts, and the measurements on it that are shown beside.
 const PROFILE: &str = "epyc-zen4-2";

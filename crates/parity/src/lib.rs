@@ -27,6 +27,7 @@ pub mod rules;
 pub mod run_loop;
 pub mod shape;
 pub mod small;
+pub mod snapshots;
 pub mod tokenizers;
 pub mod whole;
 

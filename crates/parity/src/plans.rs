@@ -1,24 +1,21 @@
-//! Plan snapshots under `plans/`, and bounds on dispatches. Model files of true shapes without weights are enough: a plan
-//! is made before anything is loaded.
+//! The models whose plans are kept, and bounds on their dispatches. Model files of true shapes without weights are enough:
+//! a plan is made before anything is loaded.
 
-use std::fmt::Write as _;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::fuse::Fuse;
 use onetrip_engine::files::{GgufWriter, ModelFile};
-use onetrip_engine::model::{Model, PlanKey};
-use onetrip_engine::page::Want;
+use onetrip_engine::model::{Model, ModelOptions};
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
-use onetrip_ir::plan::Plan;
 use onetrip_ir::simd::Isa;
-use onetrip_ir::target::RowClass;
 
 use crate::assumed;
 use crate::harness::{Options, models};
 use crate::shape::{Shape, Tensor};
+use crate::snapshots::{self, BATCHES, key, options};
 
 /// A published model: its shape and the types of its matrices.
 pub(crate) struct Published {
@@ -27,7 +24,7 @@ pub(crate) struct Published {
     path: Option<&'static str>,
     shape: Shape,
     format: fn(&Tensor) -> DType,
-    /// Dispatches and waits inside kernels that one decode step may have in a layer; four more are for the ends.
+    /// Dispatches that one decode step may have in a layer; four more are for the ends.
     a_layer: u64,
 }
 
@@ -158,13 +155,6 @@ pub(crate) fn published() -> Vec<Published> {
     ]
 }
 
-/// The batches for which plans are kept: name, and what it binds.
-const BATCHES: [(&str, Bind); 3] = [
-    ("decode-1", Bind { t: 1, s: 1, l: 256 }),
-    ("decode-8", Bind { t: 8, s: 8, l: 256 }),
-    ("prefill-512", Bind { t: 512, s: 1, l: 512 }),
-];
-
 /// Writes zeros as holes: a file of half a gigabyte takes a few kilobytes.
 struct Sparse(std::fs::File);
 
@@ -188,65 +178,38 @@ impl Write for Sparse {
 const HOLE: usize = 1 << 17;
 
 /// A model that the engine knows by name, `shape:NAME`.
-struct Named {
-    name: &'static str,
+pub(crate) struct Named {
+    pub(crate) name: &'static str,
     layers: u64,
     /// Nodes by ggml's names that its page must have, as another engine's listing of one decode step counts them.
     nodes: &'static [(&'static str, u64)],
 }
 
 /// Qwen3.5-9B: 24 gated delta nets and 8 attentions. Its empty nodes, copies and gathers are not on our page.
-const NAMED: Named = Named {
+pub(crate) const NAMED: Named = Named {
     name: "qwen3.5-9b:q4_0",
     layers: 32,
     nodes: &[("MUL_MAT", 249), ("MUL", 161), ("RMS_NORM", 105), ("UNARY", 104), ("ADD", 88), ("GLU", 32), ("ROPE", 16)],
 };
 
 impl Named {
-    fn file_name(&self, batch: &str) -> String {
-        format!("{}.cpu.{batch}.txt", self.name.replace(':', "-"))
-    }
-
-    fn plan(&self, bind: Bind, fuse: Fuse) -> Result<Plan, Failed> {
-        let o = Options { isa: Isa::Portable, fuse, ..Options::default() };
-        let file = onetrip_engine::shape::open(&format!("shape:{}", self.name))?;
-        Ok(Model::new(file, o.model())?.plan(key(bind))?)
-    }
-
-    fn text(&self, batch: &str, bind: Bind) -> Result<String, Failed> {
-        text(self.name, batch, bind, &self.plan(bind, Fuse::All)?, &self.plan(bind, Fuse::None)?)
-    }
-
-    fn committed(&self) -> Result<(), Failed> {
-        BATCHES.iter().try_for_each(|&(batch, bind)| same(&self.file_name(batch), &self.text(batch, bind)?))
+    pub(crate) fn model_for(&self, options: ModelOptions) -> Result<Model, Failed> {
+        Ok(Model::new(onetrip_engine::shape::open(&format!("shape:{}", self.name))?, options)?)
     }
 
     fn bounded(&self) -> Result<(), Failed> {
         let bind = Bind { t: 1, s: 1, l: 256 };
-        let ledger = self.plan(bind, Fuse::All)?.ledger(bind);
-        let have = ledger.dispatches + ledger.grid_syncs;
-        println!("{}: {have} dispatches and grid syncs, {} nodes", self.name, ledger.nodes);
+        let ledger = self.model_for(options("cpu"))?.plan(key(bind))?.ledger(bind);
+        let have = ledger.dispatches;
+        println!("{}: {have} dispatches, {} nodes", self.name, ledger.nodes);
         if have > 5 * self.layers + 5 || ledger.gaps > 0 {
-            return Err(format!("{have} dispatches and grid syncs: {ledger:?}").into());
+            return Err(format!("{have} dispatches: {ledger:?}").into());
         }
         match self.nodes.iter().find(|(op, n)| ledger.nodes_by_op.get(*op) != Some(n)) {
             Some((op, n)) => Err(format!("{op}: {:?} nodes, {n} in the listing", ledger.nodes_by_op.get(*op)).into()),
             None => Ok(()),
         }
     }
-}
-
-/// The text of a snapshot.
-fn text(model: &str, batch: &str, bind: Bind, plan: &Plan, plain: &Plan) -> Result<String, Failed> {
-    let Bind { t, s, l } = bind;
-    let mut out = String::new();
-    let (rows, sequences) = (RowClass::of(t as usize).name(), RowClass::of(s as usize).name());
-    writeln!(out, "{model} on cpu, {batch}: rows {rows}, sequences {sequences}; sizes for T {t}, S {s}, L {l}")?;
-    writeln!(out, "\n{}", plan.compact_table(Some(bind)))?;
-    write!(out, "{}", plan.rules_text())?;
-    writeln!(out, "\n{}", serde_json::to_string_pretty(&plan.ledger(bind))?)?;
-    writeln!(out, "\nwithout rules: {} dispatches", plain.ledger(bind).dispatches)?;
-    Ok(out)
 }
 
 impl Published {
@@ -267,77 +230,21 @@ impl Published {
         Ok(ModelFile::open(&path)?)
     }
 
-    /// The model; its weights are of no use.
+    /// The model on the CPU; its weights are of no use.
     pub(crate) fn model(&self) -> Result<Model, Failed> {
+        self.model_for(options("cpu"))
+    }
+
+    /// The model for a device.
+    pub(crate) fn model_for(&self, options: ModelOptions) -> Result<Model, Failed> {
         let dir = tempfile::tempdir()?;
-        // Plans do not depend on the instruction set: a test says so.
-        let o = Options { isa: Isa::Portable, ..Options::default() };
-        Ok(Model::new(self.file(dir.path())?, o.model())?)
+        Ok(Model::new(self.file(dir.path())?, options)?)
     }
-
-    fn plan(&self, bind: Bind, fuse: Fuse) -> Result<Plan, Failed> {
-        Ok(self.model()?.plan_with(key(bind), &fuse, false)?)
-    }
-
-    /// The text of a snapshot.
-    fn text(&self, batch: &str, bind: Bind) -> Result<String, Failed> {
-        text(self.name, batch, bind, &self.plan(bind, Fuse::All)?, &self.plan(bind, Fuse::None)?)
-    }
-}
-
-/// The plan of a batch that chooses its next tokens.
-pub(crate) fn key(bind: Bind) -> PlanKey {
-    PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 })
-}
-
-/// The committed folder.
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans")
-}
-
-fn file_name(model: &Published, batch: &str) -> String {
-    format!("{}.cpu.{batch}.txt", model.name)
-}
-
-/// Writes all snapshots again and removes those of models that are no longer kept; gives their names.
-pub fn write_all() -> Result<Vec<String>, Failed> {
-    let dir = folder();
-    std::fs::create_dir_all(&dir)?;
-    let mut written = vec![];
-    for model in published() {
-        for (batch, bind) in BATCHES {
-            let name = file_name(&model, batch);
-            std::fs::write(dir.join(&name), model.text(batch, bind)?)?;
-            written.push(name);
-        }
-    }
-    for (batch, bind) in BATCHES {
-        let name = NAMED.file_name(batch);
-        std::fs::write(dir.join(&name), NAMED.text(batch, bind)?)?;
-        written.push(name);
-    }
-    for snapshot in assumed::snapshots() {
-        let name = snapshot.file_name();
-        std::fs::write(dir.join(&name), snapshot.text()?)?;
-        written.push(name);
-    }
-    for entry in std::fs::read_dir(&dir)? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".txt") && !written.contains(&name) {
-            std::fs::remove_file(entry.path())?;
-        }
-    }
-    Ok(written)
 }
 
 /// The tests.
 pub fn tests() -> Vec<Trial> {
     let mut tests = vec![];
-    for model in published() {
-        let name = format!("plans/{}/are the committed ones", model.name);
-        tests.push(Trial::test(name, move || committed(&model)));
-    }
     for model in published() {
         let name = format!("plans/{}/decodes in at most {} dispatches a layer and four", model.name, model.a_layer);
         tests.push(Trial::test(name, move || bounded(&model)));
@@ -353,38 +260,19 @@ pub fn tests() -> Vec<Trial> {
             real(&model, &path).map(|()| Completion::Completed)
         }));
     }
-    tests.push(Trial::test(format!("plans/{}/are the committed ones", NAMED.name), || NAMED.committed()));
     let name = format!("plans/{}/decodes in at most 165 dispatches and has the nodes of the listing", NAMED.name);
     tests.push(Trial::test(name, || NAMED.bounded()));
+    tests.extend(snapshots::tests());
     tests.extend(assumed::tests());
-    tests.push(Trial::test("plans/no file is left of a model that is gone", no_strangers));
     tests.push(Trial::test("plans/are the same for every instruction set", every_isa));
     tests
 }
 
-fn committed(model: &Published) -> Result<(), Failed> {
-    for (batch, bind) in BATCHES {
-        same(&file_name(model, batch), &model.text(batch, bind)?)?;
-    }
-    Ok(())
-}
-
-/// A snapshot is what it was.
-pub(crate) fn same(name: &str, want: &str) -> Result<(), Failed> {
-    let have = std::fs::read_to_string(folder().join(name)).unwrap_or_default();
-    if have.replace("\r\n", "\n") == want {
-        return Ok(());
-    }
-    let line = have.lines().zip(want.lines()).position(|(a, b)| a != b).unwrap_or(0);
-    let (a, b) = (have.lines().nth(line).unwrap_or(""), want.lines().nth(line).unwrap_or(""));
-    Err(format!("plans/{name}, line {}:\n  {a}\nis now\n  {b}\nrun `cargo xtask plans` and commit", line + 1).into())
-}
-
 fn real(model: &Published, path: &Path) -> Result<(), Failed> {
     let o = Options { isa: Isa::Portable, ..Options::default() };
-    let mut file = Model::new(ModelFile::open(path)?, o.model())?;
+    let (mut file, mut shape) = (Model::new(ModelFile::open(path)?, o.model())?, model.model()?);
     for (batch, bind) in BATCHES {
-        let (have, want) = (file.plan(key(bind))?, model.plan(bind, Fuse::All)?);
+        let (have, want) = (file.plan(key(bind))?, shape.plan(key(bind))?);
         if have.table(None) != want.table(None) || have.ledger(bind) != want.ledger(bind) {
             return Err(
                 format!("{batch}: the file gives\n{}\nits shape\n{}", have.table(None), want.table(None)).into()
@@ -396,15 +284,16 @@ fn real(model: &Published, path: &Path) -> Result<(), Failed> {
 
 fn bounded(model: &Published) -> Result<(), Failed> {
     let bind = Bind { t: 1, s: 1, l: 256 };
-    let ledger = model.plan(bind, Fuse::All)?.ledger(bind);
-    let plain = model.plan(bind, Fuse::None)?.ledger(bind);
+    let mut shape = model.model()?;
+    let ledger = shape.plan(key(bind))?.ledger(bind);
+    let plain = shape.plan_with(key(bind), &Fuse::None, false)?.ledger(bind);
     let bound = model.a_layer * model.shape.layers as u64 + 4;
-    let have = ledger.dispatches + ledger.grid_syncs;
-    println!("{}: {have} dispatches and grid syncs, {} without rules", model.name, plain.dispatches + plain.grid_syncs);
+    let have = ledger.dispatches;
+    println!("{}: {have} dispatches, {} without rules", model.name, plain.dispatches);
     if have > bound {
-        return Err(format!("{have} dispatches and grid syncs, at most {bound}").into());
+        return Err(format!("{have} dispatches, at most {bound}").into());
     }
-    if ledger.gaps + ledger.off_device + ledger.copies > 0 {
+    if ledger.gaps + ledger.off_device > 0 {
         return Err(format!("{ledger:?}").into());
     }
     // What is read at least: every weight that a token needs, once.
@@ -420,34 +309,17 @@ fn bounded(model: &Published) -> Result<(), Failed> {
     Ok(())
 }
 
-fn no_strangers() -> Result<(), Failed> {
-    let models = published();
-    let mut known: Vec<String> =
-        models.iter().flat_map(|m| BATCHES.iter().map(move |(batch, _)| file_name(m, batch))).collect();
-    known.extend(BATCHES.iter().map(|(batch, _)| NAMED.file_name(batch)));
-    known.extend(assumed::snapshots().iter().map(|s| s.file_name()));
-    for entry in std::fs::read_dir(folder())? {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        if name.ends_with(".txt") && !known.contains(&name) {
-            return Err(format!("plans/{name} belongs to no model: run `cargo xtask plans`").into());
-        }
-    }
-    Ok(())
-}
-
 fn every_isa() -> Result<(), Failed> {
     for model in published() {
-        let dir = tempfile::tempdir()?;
-        for (batch, bind) in BATCHES {
-            let text = |isa| -> Result<String, Failed> {
-                let o = Options { isa, ..Options::default() };
-                Ok(Model::new(model.file(dir.path())?, o.model())?.plan(key(bind))?.table(None))
-            };
-            let want = text(Isa::Portable)?;
-            for &isa in Isa::available() {
-                if text(isa)? != want {
-                    return Err(format!("{}, {batch}: another plan with {}", model.name, isa.name()).into());
-                }
+        let texts = |isa| -> Result<Vec<String>, Failed> {
+            let mut made = model.model_for(Options { isa, ..Options::default() }.model())?;
+            BATCHES.iter().map(|(_, bind)| Ok(made.plan(key(*bind))?.table(None))).collect()
+        };
+        let want = texts(Isa::Portable)?;
+        for &isa in Isa::available() {
+            let have = texts(isa)?;
+            if let Some((batch, _)) = std::iter::zip(BATCHES, std::iter::zip(&have, &want)).find(|(_, (a, b))| a != b) {
+                return Err(format!("{}, {}: another plan with {}", model.name, batch.0, isa.name()).into());
             }
         }
     }

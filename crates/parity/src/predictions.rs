@@ -17,8 +17,8 @@ use onetrip_ir::formats::DType;
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, Target};
 
-use crate::assumed::{LISTING, listing_options, options};
-use crate::plans::key;
+use crate::assumed::LISTING;
+use crate::snapshots::{key, listing_options, options};
 
 /// A shape, the file it stands for, the type that the file's matrices are converted to, and rows left out: of a file
 /// that has a head of its own where the model's is tied, the embedding table lies otherwise.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let written = onetrip_parity::plans::write_all();
+    let written = onetrip_parity::snapshots::write_all();
     match written.and_then(|names| Ok((names, onetrip_parity::predictions::write()?))) {
         Ok((names, predictions)) => {
             names.iter().for_each(|name| println!("plans/{name}"));
