@@ -1,18 +1,18 @@
-//! What a reader of the kernels gets to see: `docs/ops.md`, the table op × device, and the MSL that Metal gets of the hot
-//! WGSL kernels. `cargo xtask docs` writes both; tests compare.
+//! What a reader of the kernels gets to see: `docs/ops.md`, the table op × device, and what Metal gets of the hot WGSL
+//! kernels (signatures and hashes of their MSL). `cargo xtask docs` writes both; tests compare.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::ops::Op;
-use onetrip_ir::kernel::Text;
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, CudaCaps, Target, WgslCaps};
 
-use crate::gpu::{lowered, texts_of, translated};
+use crate::gpu::lowered;
+
+mod msl;
 
 /// Kernels that are kept as MSL: those of the decode path of a quantized model, and one of tiles. All others are translated too, and not kept.
 const HOT: [(&str, &str); 4] = [
@@ -21,8 +21,8 @@ const HOT: [(&str, &str); 4] = [
     ("rms_norm", "rms_norm/weight"),
     ("attention", "attention/spans.plain"),
 ];
-/// Where they lie.
-const MSL: &str = "crates/gpu/msl";
+/// What is kept of them.
+const MSL: &str = "crates/gpu/msl/kernels.txt";
 const TABLE: &str = "docs/ops.md";
 
 /// Devices of the table: what lowers for them, and what test runs every case there.
@@ -108,48 +108,20 @@ const ABOUT: &str = "
 *pass*: a test compares every case with the op's meaning on any machine: on the CPU for each instruction set it has; CUDA
 C++ compiled for the CPU, thread by thread; WGSL on whatever Vulkan driver there is, Debian's software one in CI.
 *untested here*: no machine of ours has it. naga translates every kernel for it, and `onetrip selftest --device gpu` runs
-the same cases on such a machine in a minute. What Metal gets of the hottest kernels lies in `crates/gpu/msl/`.
+the same cases on such a machine in a minute. What Metal gets of the hottest kernels is described in
+`crates/gpu/msl/kernels.txt`; `cargo xtask docs` writes the MSL itself below `target/msl/`.
 
 ## Kernels
 ";
 
-/// MSL of the hot kernels by file name: of each kernel the shortest text that a case gives.
-fn msl() -> Result<BTreeMap<String, String>, Failed> {
-    let mut shortest: BTreeMap<String, _> = BTreeMap::new();
-    for (op, hot) in HOT {
-        for (kernel, case, text) in texts_of(op, &[WgslCaps::default()]) {
-            let file = format!("{}.metal", kernel.replace('/', "."));
-            let is_shorter = |(_, have): &(String, Arc<Text>)| text.source.len() < have.source.len();
-            if kernel == hot && shortest.get(&file).is_none_or(is_shorter) {
-                shortest.insert(file, (case, text));
-            }
-        }
-    }
-    if shortest.len() < HOT.len() {
-        return Err(format!("of {HOT:?} there are only {:?}", shortest.keys()).into());
-    }
-    let translate = |(file, (case, text)): (String, (String, Arc<Text>))| -> Result<(String, String), Failed> {
-        let (_, msl) = translated(&text, true)?;
-        let lines: Vec<&str> = msl.lines().map(str::trim_end).collect();
-        Ok((file, format!("// For the case \"{case}\".\n{}\n", lines.join("\n"))))
-    };
-    shortest.into_iter().map(translate).collect()
-}
-
-/// Writes all of it again; names of files that were written.
+/// Writes all of it again; names of files that were written, and the folder of the texts.
 pub fn write() -> Result<Vec<String>, Failed> {
     std::fs::write(root().join(TABLE), table()?)?;
-    let folder = root().join(MSL);
-    if folder.is_dir() {
-        std::fs::remove_dir_all(&folder)?;
-    }
-    std::fs::create_dir_all(&folder)?;
-    let mut names = vec![TABLE.to_string()];
-    for (file, text) in msl()? {
-        std::fs::write(folder.join(&file), text)?;
-        names.push(format!("{MSL}/{file}"));
-    }
-    Ok(names)
+    let kernels = msl::kernels(&HOT)?;
+    std::fs::write(root().join(MSL), msl::table(&kernels))?;
+    let folder = msl::folder();
+    kernels.iter().try_for_each(|kernel| kernel.write_text(&folder).map(|_| ()))?;
+    Ok(vec![TABLE.to_string(), MSL.to_string(), folder.to_string_lossy().into_owned()])
 }
 
 /// The tests.
@@ -157,11 +129,10 @@ pub fn tests() -> Vec<Trial> {
     vec![
         Trial::test("docs/ops.md is what the ops answer", || same(TABLE, &table()?)),
         Trial::test("kernels/the MSL of the hot kernels is what is committed", || {
-            let want = msl()?;
-            want.iter().try_for_each(|(file, text)| same(&format!("{MSL}/{file}"), text))?;
-            let have = std::fs::read_dir(root().join(MSL))?.count();
-            if have == want.len() { Ok(()) } else { Err(format!("{MSL} has {have} files, not {}", want.len()).into()) }
+            let have = std::fs::read_to_string(root().join(MSL)).unwrap_or_default();
+            Ok(msl::compare(&have, &msl::kernels(&HOT)?, &msl::folder())?)
         }),
+        Trial::test("kernels/MSL that is not the committed one is found, and its text is written", msl::finds),
     ]
 }
 
