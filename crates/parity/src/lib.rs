@@ -23,6 +23,7 @@ pub mod plans;
 pub mod predictions;
 pub mod qwen35;
 pub mod random;
+pub mod reference;
 pub mod rules;
 pub mod run_loop;
 pub mod shape;
@@ -46,6 +47,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(kernels::tests());
     tests.extend(counts::tests());
     tests.extend(predictions::tests());
+    tests.extend(reference::tests());
     tests.extend(invariants::tests());
     tests.extend(qwen35::tests());
     let models = onetrip_engine::switch::models_dir();

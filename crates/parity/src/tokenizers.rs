@@ -11,28 +11,16 @@ use serde_json::Value;
 
 const GOLDENS: &str = include_str!("../../../parity/reference/tokenizer-goldens.json");
 
-/// A GGUF file: its name in the goldens, its place in the models folder, and its recorded answers.
+/// A GGUF file: its name in the goldens, its place in the models folder, and the name of its recorded answers.
 const GGUF: [(&str, &str, &str); 4] = [
     (
         "qwen2",
         "qwen2.5-coder-0.5b-instruct/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
-        include_str!("../../../parity/reference/qwen2.5-coder-0.5b-instruct-q4_k_m.json"),
+        "qwen2.5-coder-0.5b-instruct-q4_k_m",
     ),
-    (
-        "smollm",
-        "smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf",
-        include_str!("../../../parity/reference/smollm2-135m-instruct-q4_1.json"),
-    ),
-    (
-        "gemma3",
-        "gemma-3-270m/gemma-3-270m-q4_k_m.gguf",
-        include_str!("../../../parity/reference/gemma-3-270m-q4_k_m.json"),
-    ),
-    (
-        "stories260K",
-        "data/stories260k/stories260K-f32.gguf",
-        include_str!("../../../parity/reference/stories260K-f32.json"),
-    ),
+    ("smollm", "smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2-135m-instruct-q4_1"),
+    ("gemma3", "gemma-3-270m/gemma-3-270m-q4_k_m.gguf", "gemma-3-270m-q4_k_m"),
+    ("stories260K", "data/stories260k/stories260K-f32.gguf", "stories260K-f32"),
 ];
 
 /// A `tokenizer.json`: its name in the goldens and its place in the models folder.
@@ -109,7 +97,7 @@ fn gguf_goldens(key: &str, path: &Path) -> Result<(), Failed> {
 /// Prompts give the recorded ids, chats the recorded prompts, answers the recorded texts.
 fn gguf_answers(key: &str, path: &Path) -> Result<(), Failed> {
     let recorded = GGUF.iter().find(|(name, ..)| *name == key).ok_or("no recorded answers")?.2;
-    let recorded: Value = serde_json::from_str(recorded)?;
+    let recorded = crate::reference::read(recorded)?;
     let tokenizer = Tokenizer::from_gguf(ModelFile::open(path)?.metadata())?;
     let prompts = recorded["prompts"].as_array().ok_or("no prompts")?;
     for case in prompts {

@@ -13,6 +13,7 @@ use onetrip_ir::target::Compute;
 use serde_json::Value as Json;
 
 use crate::harness::{Answers, CHUNK, Options, best, differences, exceeds, forced, load, models, only, sequences};
+use crate::reference::read as reference;
 
 /// A model with recorded results.
 #[derive(Clone, Copy)]
@@ -177,12 +178,6 @@ fn memory(known: Known) -> Result<(), Failed> {
 
 fn path(below: &str) -> PathBuf {
     models().unwrap_or_default().join(below)
-}
-
-fn reference(name: &str) -> Result<Json, Failed> {
-    let path = format!("{}/../../parity/reference/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    let text = std::fs::read_to_string(&path).map_err(|e| format!("{path}: {e}"))?;
-    Ok(serde_json::from_str(&text)?)
 }
 
 fn prompts(reference: &Json) -> impl Iterator<Item = Prompt> + '_ {
