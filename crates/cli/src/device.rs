@@ -3,7 +3,7 @@
 use onetrip_cost::profile::Caps;
 use onetrip_devices::{CudaLaunch, DeviceKind, DeviceSpec, Settings, host};
 use onetrip_engine::{profiles, switch};
-use onetrip_ir::device::{Commit, Device, HandOver};
+use onetrip_ir::device::{Commit, HandOver, TestDevice};
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::Target;
 
@@ -100,7 +100,7 @@ impl Asked {
 }
 
 /// Opens a device, and says on stderr what makes it slower than most of its kind.
-pub fn open(spec: &DeviceSpec, settings: &Settings, asked: Asked) -> Result<Box<dyn Device>, Fail> {
+pub fn open(spec: &DeviceSpec, settings: &Settings, asked: Asked) -> Result<Box<dyn TestDevice>, Fail> {
     let mut opened = spec.open(settings)?;
     let hardware = opened.hardware.as_deref();
     for (what, then) in &opened.lacks {

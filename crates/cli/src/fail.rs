@@ -9,7 +9,6 @@ use onetrip_engine::model::ModelError;
 use onetrip_engine::step::StepError;
 use onetrip_ir::device::DeviceError;
 
-use crate::again;
 use crate::output::{escaped, note};
 
 /// Why a command ended early.
@@ -30,6 +29,14 @@ pub enum Fail {
 }
 
 impl Fail {
+    /// A lost GPU, with what else there is to say of it; anything else as it is.
+    pub fn with_lost(self, found: impl FnOnce() -> String) -> Fail {
+        match self {
+            Fail::Lost(what) => Fail::Lost(format!("{}; {}", one_line(&what), found())),
+            other @ (Fail::Input(_) | Fail::Work(_) | Fail::Shown | Fail::Pipe | Fail::Interrupted) => other,
+        }
+    }
+
     /// Says it and gives the exit code.
     pub fn report(self) -> ExitCode {
         let code = match &self {
@@ -39,8 +46,7 @@ impl Fail {
             Fail::Pipe => 141,
         };
         match self {
-            Fail::Input(what) | Fail::Work(what) => note(&format!("onetrip: {}", one_line(&what))),
-            Fail::Lost(what) => note(&format!("onetrip: {}; {}", one_line(&what), one_line(&again::one_by_one()))),
+            Fail::Input(what) | Fail::Work(what) | Fail::Lost(what) => note(&format!("onetrip: {}", one_line(&what))),
             Fail::Shown | Fail::Pipe | Fail::Interrupted => {}
         }
         ExitCode::from(code)
@@ -151,6 +157,17 @@ impl From<StepError> for Fail {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_lost_gpu_is_looked_into() {
+        let Fail::Lost(what) = Fail::Lost("cuda failed\n".into()).with_lost(|| "run again".into()) else { panic!() };
+        assert_eq!(what, "cuda failed; run again");
+        for fail in [Fail::Work("x".into()), Fail::Input("x".into()), Fail::Interrupted] {
+            let before = format!("{fail:?}");
+            let after = fail.with_lost(|| panic!("another program was started for {before}"));
+            assert_eq!(format!("{after:?}"), before);
+        }
+    }
 
     #[test]
     fn an_error_is_one_line_and_spaces_in_a_name_stay() {

@@ -130,6 +130,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(fail) => fail.report(),
+        // Only a process that starts anew can use the GPU again, and find the dispatch whose kernel failed.
+        Err(fail) => fail.with_lost(again::one_by_one).report(),
     }
 }

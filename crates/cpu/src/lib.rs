@@ -10,7 +10,9 @@ use onetrip_ir::batch::StepBatch;
 use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::cpu::items::Items;
 use onetrip_ir::cpu::memory::{ALIGN, AlignedBytes, Claims, RawBuf};
-use onetrip_ir::device::{Commit, Counts, Device, DeviceError, HandOver, HostTime, Recording, Ticket, WeightData};
+use onetrip_ir::device::{
+    Commit, Counts, Device, DeviceError, HandOver, HostTime, Recording, TestDevice, Ticket, WeightData,
+};
 use onetrip_ir::kernel::Code;
 use onetrip_ir::plan::{BufRef, Plan};
 use onetrip_ir::simd::{Isa, Simd, simd};
@@ -295,6 +297,16 @@ impl Device for CpuDevice {
         }
     }
 
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn host_time(&self) -> HostTime {
+        HostTime::default()
+    }
+}
+
+impl TestDevice for CpuDevice {
     fn set_guards(&mut self, on: bool) {
         self.guard = if on { GUARD } else { 0 };
         self.overlaps = 0;
@@ -305,13 +317,5 @@ impl Device for CpuDevice {
         let ends = self.offsets.iter().map(|(at, len)| at + len);
         let intact = ends.into_iter().all(|end| arena[end..end + self.guard].iter().all(|b| *b == POISON));
         intact && self.overlaps == 0
-    }
-
-    fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    fn host_time(&self) -> HostTime {
-        HostTime::default()
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::device::{
-    Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData,
+    Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
 };
 use onetrip_ir::kernel::{Code, Text};
 use onetrip_ir::plan::{BufRef, Plan};
@@ -490,6 +490,16 @@ impl Device for CudaDevice {
         let _ = self.gpu.enter().and_then(|()| self.gpu.copy(from.at, to.at, from.bytes.min(to.bytes)));
     }
 
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn host_time(&self) -> HostTime {
+        self.host
+    }
+}
+
+impl TestDevice for CudaDevice {
     fn set_guards(&mut self, on: bool) {
         self.guard = on;
         self.generation += 1;
@@ -505,14 +515,6 @@ impl Device for CudaDevice {
             .iter()
             .map(|(at, len)| (at + len) as usize)
             .all(|end| bytes[end..end + GUARD as usize].iter().all(|b| *b == POISON))
-    }
-
-    fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    fn host_time(&self) -> HostTime {
-        self.host
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use onetrip_cpu::CpuDevice;
-use onetrip_ir::device::Device;
+use onetrip_ir::device::TestDevice;
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{CudaCaps, Target, WgslCaps};
 
@@ -106,7 +106,7 @@ pub enum OpenError {
 /// A device that is ready to take weights.
 pub struct Opened {
     /// The device; runs are handed over in the way that it begins with.
-    pub device: Box<dyn Device>,
+    pub device: Box<dyn TestDevice>,
     /// What profiles call the hardware, where it is a GPU.
     pub hardware: Option<String>,
     /// What makes kernels slower on this one than on most of its kind: what is missing, and what that means.

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::device::{
-    Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData, ZERO_WORDS,
+    Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
+    ZERO_WORDS,
 };
 use onetrip_ir::kernel::Code;
 use onetrip_ir::plan::{BufRef, Plan};
@@ -535,6 +536,16 @@ impl Device for GpuDevice {
         }
     }
 
+    fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    fn host_time(&self) -> HostTime {
+        self.host
+    }
+}
+
+impl TestDevice for GpuDevice {
     fn set_guards(&mut self, on: bool) {
         self.guarded = on.then(Vec::new);
     }
@@ -546,13 +557,5 @@ impl Device for GpuDevice {
             guard.is_ok_and(|g| g.iter().all(|b| *b == POISON))
         };
         self.slots.iter().zip(sizes).all(intact)
-    }
-
-    fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    fn host_time(&self) -> HostTime {
-        self.host
     }
 }

@@ -150,12 +150,16 @@ pub trait Device: Send {
     fn write_state(&mut self, index: usize, bytes: &[u8]);
     /// Overwrites a state with what another of the same size holds, in the order of the runs; nothing waits for it.
     fn copy_state(&mut self, from: usize, to: usize);
-    /// Before every run, fills slots with NaN and puts guard bytes behind each, and notes who writes where: for tests.
-    fn set_guards(&mut self, on: bool);
-    /// The guard bytes are as they were put, and no two workers wrote to the same place in one dispatch.
-    fn guards_intact(&mut self) -> bool;
     /// Counts since the start, of all runs that were waited for.
     fn counts(&self) -> Counts;
     /// What handing over cost the host so far, of all runs that were waited for; zero where nothing is handed over.
     fn host_time(&self) -> HostTime;
+}
+
+/// What tests want of a device besides: to see whether a kernel writes where it must not.
+pub trait TestDevice: Device {
+    /// Before every run, fills slots with NaN and puts guard bytes behind each, and notes who writes where.
+    fn set_guards(&mut self, on: bool);
+    /// The guard bytes are as they were put, and no two workers wrote to the same place in one dispatch.
+    fn guards_intact(&mut self) -> bool;
 }

@@ -15,7 +15,9 @@ use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::cpu::memory::AlignedBytes;
-use onetrip_ir::device::{Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, Ticket, WeightData};
+use onetrip_ir::device::{
+    Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
+};
 use onetrip_ir::formats::DType;
 use onetrip_ir::kernel::{Access, Code, Gemm, Text};
 use onetrip_ir::plan::{BufRef, Plan};
@@ -233,19 +235,21 @@ impl Device for Emulated {
         }
     }
 
-    fn set_guards(&mut self, _: bool) {}
-
-    fn guards_intact(&mut self) -> bool {
-        let arena = self.arena.as_ref();
-        self.offsets.iter().map(|(at, len)| at + len).all(|end| arena[end..end + GUARD].iter().all(|b| *b == POISON))
-    }
-
     fn counts(&self) -> Counts {
         self.counts
     }
 
     fn host_time(&self) -> HostTime {
         HostTime::default()
+    }
+}
+
+impl TestDevice for Emulated {
+    fn set_guards(&mut self, _: bool) {}
+
+    fn guards_intact(&mut self) -> bool {
+        let arena = self.arena.as_ref();
+        self.offsets.iter().map(|(at, len)| at + len).all(|end| arena[end..end + GUARD].iter().all(|b| *b == POISON))
     }
 }
 

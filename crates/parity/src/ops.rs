@@ -4,9 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::ops::{Case, Op};
-use onetrip_core::selftest::{Verdict, run_case};
 use onetrip_cpu::CpuDevice;
-use onetrip_ir::device::Device;
+use onetrip_devices::selftest::{Verdict, run_case};
+use onetrip_ir::device::TestDevice;
 use onetrip_ir::simd::Isa;
 
 /// One test per op and instruction set of this processor: all cases of the op, three seeds each.
@@ -29,13 +29,13 @@ pub fn tests() -> Vec<Trial> {
 }
 
 /// All cases of an op, with some seeds each.
-pub(crate) fn op_cases(device: &mut dyn Device, op: &str, seeds: u64) -> Result<(), Failed> {
+pub(crate) fn op_cases(device: &mut dyn TestDevice, op: &str, seeds: u64) -> Result<(), Failed> {
     some_cases(device, op, seeds, &|_, _| true)
 }
 
 /// Those cases of an op that are wanted, by their place in the list.
 pub(crate) fn some_cases(
-    device: &mut dyn Device,
+    device: &mut dyn TestDevice,
     op: &str,
     seeds: u64,
     is_wanted: &dyn Fn(usize, &Case) -> bool,

@@ -17,7 +17,7 @@ use onetrip_core::record::record;
 use onetrip_core::selftest::{Rng, on_target, random_batch, random_weight};
 use onetrip_ir::batch::RopeSpec;
 use onetrip_ir::context::Setting;
-use onetrip_ir::device::{Device, WeightData};
+use onetrip_ir::device::{Device, TestDevice, WeightData};
 use onetrip_ir::expr::{Bind, Expr};
 use onetrip_ir::formats::DType;
 use onetrip_ir::plan::{Operand, Plan};

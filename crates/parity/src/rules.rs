@@ -13,7 +13,7 @@ use onetrip_core::reference::{RefState, RefTensor, eval_graph};
 use onetrip_core::selftest::Rng;
 use onetrip_cpu::CpuDevice;
 use onetrip_ir::context::Setting;
-use onetrip_ir::device::{Device, DeviceError};
+use onetrip_ir::device::{Device, DeviceError, TestDevice};
 use onetrip_ir::plan::Plan;
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, CudaCaps, RowClass, Target};

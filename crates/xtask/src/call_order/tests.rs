@@ -60,7 +60,7 @@ fn a_step_that_does_not_call_the_next_is_found() {
 
 #[test]
 fn calls_come_in_the_order_of_the_list() {
-    let step = "impl Engine { fn step(&mut self) { plan::lower(); let b = batch::next(self); device.submit() } }";
+    let step = "impl Engine { fn step(&mut self) { lower(); let b = batch::next(self); device.submit() } }";
     let found = found(LIST, &[("crates/engine/src/step.rs", step)]);
     assert!(found.len() == 1 && found[0].contains("step 4") && found[0].contains("after"), "{found:?}");
 }

@@ -1,26 +1,29 @@
-//! Runs the cases of the ops named on the command line (all without a name) on the first adapter: a short loop while
-//! kernels are written. `onetrip selftest --device gpu` is the whole table.
+//! Runs the cases of the ops named on the command line (all without a name) on the device that is named first: a short loop
+//! while kernels are written. `onetrip selftest` is the whole table.
 
 use std::time::Instant;
 
 use onetrip_core::ops::Op;
-use onetrip_core::selftest::{Verdict, run_case};
-use onetrip_gpu::{GpuDevice, Options};
+use onetrip_devices::selftest::{Verdict, run_case};
+use onetrip_devices::{DeviceSpec, Settings};
 
 fn main() {
-    let wanted: Vec<String> = std::env::args().skip(1).collect();
-    let mut device = match GpuDevice::open(&Options::default()) {
-        Ok(device) => device,
+    let mut words = std::env::args().skip(1);
+    let spec: Result<DeviceSpec, _> = words.next().unwrap_or_default().parse();
+    let wanted: Vec<String> = words.collect();
+    let opened = spec.map_err(|e| e.to_string()).and_then(|s| s.open(&Settings::default()).map_err(|e| e.to_string()));
+    let mut device = match opened {
+        Ok(opened) => opened.device,
         Err(e) => return println!("{e}"),
     };
-    println!("{}: {:?}", device.adapter(), device.caps());
+    println!("{:?}", device.target());
     for (op, cases) in Op::all_cases() {
         if !wanted.is_empty() && !wanted.iter().any(|w| w == op) {
             continue;
         }
         let (start, mut failed) = (Instant::now(), 0);
         for (case, seed) in cases.iter().flat_map(|c| (1..=2).map(move |seed| (c, seed))) {
-            let r = run_case(&mut device, op, case, seed);
+            let r = run_case(&mut *device, op, case, seed);
             let why = match r.verdict {
                 Verdict::Pass => continue,
                 Verdict::Gap(why) => format!("gap: {why}"),
