@@ -19,6 +19,7 @@ use onetrip_cpu::pool::Pool;
 use onetrip_devices::{DeviceKind, DeviceSpec};
 use onetrip_engine::profiles;
 use onetrip_engine::scheduler::PAGE_LEN;
+use onetrip_engine::switch;
 use onetrip_ir::batch::{RopeSpec, StepBatch};
 use onetrip_ir::device::{Device, WeightData};
 use onetrip_ir::formats::DType;
@@ -235,6 +236,9 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
 /// Stores a profile and gives the place; none where JSON has said it all.
 fn store(profile: &Profile, file: Option<&str>, took: f64, out: &Out) -> Result<Option<String>, Fail> {
     profile.check(&profile.name).map_err(|e| Fail::Work(e.to_string()))?;
+    if file.is_none() && switch::profiles_dir().is_none() {
+        return Err(Fail::Input(format!("{}: there is no home folder: give --write FILE", profile.name)));
+    }
     let path = profiles::store(profile, file).map_err(|e| Fail::Input(e.to_string()))?;
     let place = path.display().to_string();
     if !out.json {

@@ -10,6 +10,7 @@ use onetrip_engine::step::StepError;
 use onetrip_ir::device::DeviceError;
 
 use crate::output::{escaped, note};
+use crate::remedy;
 
 /// Why a command ended early.
 #[derive(Debug)]
@@ -114,9 +115,9 @@ impl From<onetrip_import::PlanError> for Fail {
 impl From<DeviceError> for Fail {
     fn from(error: DeviceError) -> Fail {
         match error {
-            DeviceError::Lost { .. } => Fail::Lost(error.to_string()),
-            DeviceError::Memory { .. } | DeviceError::Choice(_) => Fail::Input(error.to_string()),
-            _ => Fail::Work(error.to_string()),
+            DeviceError::Lost { .. } => Fail::Lost(remedy::device(&error)),
+            DeviceError::Memory { .. } | DeviceError::Choice { .. } => Fail::Input(remedy::device(&error)),
+            _ => Fail::Work(remedy::device(&error)),
         }
     }
 }
@@ -148,8 +149,8 @@ impl From<StepError> for Fail {
     fn from(error: StepError) -> Fail {
         match error {
             StepError::Device(error) => error.into(),
-            StepError::Logits(_) => Fail::Work(error.to_string()),
-            other => Fail::Input(other.to_string()),
+            StepError::Logits(_) => Fail::Work(remedy::step(&error)),
+            other => Fail::Input(remedy::step(&other)),
         }
     }
 }

@@ -26,6 +26,7 @@ mod ppl;
 mod predict;
 mod profile;
 mod prompt;
+mod remedy;
 mod run;
 mod selftest;
 mod stats;

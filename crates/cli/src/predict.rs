@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::fail::Fail;
 use crate::options::ModelArgs;
 use crate::output::{escaped, note};
-use crate::{device, load};
+use crate::{device, load, remedy};
 
 /// Which device's measurements predict.
 #[derive(Args, Clone, Debug)]
@@ -49,7 +49,7 @@ impl Hardware {
             return match profiles::of_machine(wanted, &device, &caps.isa, &mut note_skipped) {
                 Ok(profile) => Ok(Hardware::Known(Box::new(profile))),
                 Err(FindError::Profile(error)) => Err(Fail::Input(error.to_string())),
-                Err(none) => Ok(Hardware::Unknown(format!("no prediction: {none}"))),
+                Err(none) => Ok(Hardware::Unknown(format!("no prediction: {}", remedy::profile(&none)))),
             };
         };
         let profile = profiles::named(name).map_err(|e| Fail::Input(e.to_string()))?;

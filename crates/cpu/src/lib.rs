@@ -11,7 +11,7 @@ use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::cpu::items::Items;
 use onetrip_ir::cpu::memory::{ALIGN, AlignedBytes, Claims, RawBuf};
 use onetrip_ir::device::{
-    Commit, Counts, Device, DeviceError, HandOver, HostTime, Recording, TestDevice, Ticket, WeightData,
+    Choice, Commit, Counts, Device, DeviceError, HandOver, HostTime, Recording, TestDevice, Ticket, WeightData,
 };
 use onetrip_ir::kernel::Code;
 use onetrip_ir::plan::{BufRef, Plan};
@@ -166,11 +166,10 @@ impl Device for CpuDevice {
     fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
         match how.encode_thread || how.commit != Commit::Tick {
             false => Ok(()),
-            true => Err(DeviceError::Choice(
-                "the CPU device runs every dispatch by itself: leave --commit and --encode-thread out, or give \
-                 --device gpu or cuda"
-                    .into(),
-            )),
+            true => {
+                let why = "the CPU device runs every dispatch by itself";
+                Err(DeviceError::Choice { what: Choice::Submission, why })
+            }
         }
     }
 

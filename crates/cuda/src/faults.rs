@@ -5,13 +5,13 @@ use onetrip_ir::plan::Dispatch;
 use super::*;
 
 impl CudaDevice {
-    /// What the driver refused, and what to do about it.
+    /// What the driver refused, and what is known of it.
     pub(crate) fn failed(&self, e: DriverError) -> DeviceError {
         let hint = match e.kind {
-            Kind::Memory => format!(
-                "; {}: use a smaller --context, --batch or model, or end what else uses the GPU",
-                self.memory_in_words()
-            ),
+            Kind::Memory => {
+                let why = format!("{e}; {}", self.memory_in_words());
+                return DeviceError::Full { device: self.name.clone(), at: String::new(), why };
+            }
             // Launches are not waited for, so the driver tells of a fault at any later call.
             Kind::Fatal if !self.options.sync => {
                 return DeviceError::Lost { device: self.name.clone(), why: e.to_string() };

@@ -154,10 +154,7 @@ impl CudaDevice {
         });
         done.map_err(|(n, e)| {
             let at = n.map_or(String::new(), |n| format!(" at dispatch {n} ({})", r.plan.dispatches[n].name));
-            match self.failed(e) {
-                DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at, why },
-                other => other,
-            }
+            self.failed(e).at(at)
         })?;
         self.counts.commits += commits;
         self.counts.dispatches += dispatches;

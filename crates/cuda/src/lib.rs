@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::device::{
-    Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
+    Choice, Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
 };
 use onetrip_ir::kernel::{Code, Text};
 use onetrip_ir::plan::{BufRef, Plan};
@@ -363,10 +363,7 @@ impl Device for CudaDevice {
             return Err(DeviceError::Gap { n, name: d.name.clone(), device: self.name.clone(), why });
         }
         if let Some(text) = text_of(d) {
-            self.prepare(std::slice::from_ref(&text)).map_err(|e| match e {
-                DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at: faults::place(n, d), why },
-                other => other,
-            })?;
+            self.prepare(std::slice::from_ref(&text)).map_err(|e| e.at(faults::place(n, d)))?;
             r.kernels[n] = self.kernels.get(&*text).map(|k| (*k, text));
         }
         r.entries.push(Entry::Dispatch(n));
@@ -386,8 +383,8 @@ impl Device for CudaDevice {
 
     fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
         if how.encode_thread {
-            let why = "--encode-thread is for --device gpu: CUDA replays a kept graph, there is nothing to encode";
-            return Err(DeviceError::Choice(why.into()));
+            let why = "CUDA replays a kept graph, there is nothing to encode";
+            return Err(DeviceError::Choice { what: Choice::EncodeThread, why });
         }
         self.how = how;
         Ok(())

@@ -161,10 +161,7 @@ impl CudaDevice {
                 e
             })
         });
-        let graph = made.map_err(|e| match self.failed(e) {
-            DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at, why },
-            other => other,
-        })?;
+        let graph = made.map_err(|e| self.failed(e).at(at))?;
         self.gpu.replay(&graph).map_err(|e| self.failed(e))?;
         if graphs.len() >= GRAPHS {
             self.gpu.wait().map_err(|e| self.failed(e))?;

@@ -94,9 +94,7 @@ pub fn generate(
     engine.check_ids(tokens)?;
     let (n, context) = (tokens.len(), engine.context());
     if n > context {
-        let what =
-            format!("the prompt has {n} tokens, the context {context}: give --context {n} or more, or less text");
-        return Err(StepError::Input(what));
+        return Err(StepError::TooLong { tokens: n, context });
     }
     engine.set_top(sample.top as usize);
     engine.scheduler().set_sample(seq, sample);

@@ -30,9 +30,14 @@ pub enum FindError {
     /// There is none of this name.
     #[error("there is no profile `{0}`; there are: {1}; or give the path of a .toml file")]
     Unknown(String, String),
-    /// None of this machine.
-    #[error("no profile of this device: run `onetrip calibrate` once (with its --device){0}")]
-    None(String),
+    /// None of this machine; stored ones of other devices, each as `NAME is of DEVICE (ISA)`.
+    #[error("no profile of this device{}", others(.0))]
+    None(Vec<String>),
+}
+
+/// Profiles of other devices, in words.
+fn others(all: &[String]) -> String {
+    if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) }
 }
 
 fn error(profile: &str, what: impl std::fmt::Display) -> ProfileError {
@@ -119,7 +124,7 @@ fn stem(path: &Path) -> String {
     path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Names for `--hardware`.
+/// Names of profiles: what [`named`] takes.
 pub fn names() -> Vec<String> {
     SHIPPED.iter().map(|(name, _)| name.to_string()).chain(stored().iter().map(|p| stem(p))).collect()
 }
@@ -173,12 +178,7 @@ pub fn of_machine(kind: Kind, device: &str, isa: &str, skipped: Skipped) -> Resu
             return Ok(profile);
         }
     }
-    let refused = if others.is_empty() {
-        String::new()
-    } else {
-        format!(" ({}; --hardware NAME uses it all the same)", others.join("; "))
-    };
-    Err(FindError::None(refused))
+    Err(FindError::None(others))
 }
 
 /// Stored profiles of a device, newest first, with their files. Files that cannot be read are handed to `skipped`.
@@ -207,7 +207,7 @@ pub fn store(profile: &Profile, file: Option<&str>) -> Result<PathBuf, ProfileEr
         Some(file) => PathBuf::from(file),
         None => {
             let dir = switch::profiles_dir()
-                .ok_or_else(|| error(&profile.name, "there is no home folder: give --write FILE"))?;
+                .ok_or_else(|| error(&profile.name, "there is no home folder to store it in: name a file"))?;
             std::fs::create_dir_all(&dir)
                 .map_err(|e| error(&dir.display().to_string(), format!("cannot be made: {e}")))?;
             dir.join(format!("{}-{}.toml", profile.name, profile.date))
@@ -329,6 +329,6 @@ mod tests {
         assert!(named("no/such.toml").is_err_and(|e| e.to_string().contains("no/such.toml")));
         let none = of_machine(Kind::Cpu, "a machine that never was", "avx512", &mut |_| {});
         let e = none.expect_err("none").to_string();
-        assert!(e.contains("onetrip calibrate"), "{e}");
+        assert!(e.contains("no profile of this device"), "{e}");
     }
 }

@@ -2,24 +2,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
-use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::sample::NO_TOKEN;
-use onetrip_core::probe::{Probe, Silent};
+use onetrip_core::probe::Silent;
 use onetrip_core::record::record;
 use onetrip_ir::batch::{FEED, SampleParams, SeqSpan, StepBatch};
 use onetrip_ir::device::{Device, DeviceError, HandOver, Recording, Ticket};
-use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::Plan;
-use onetrip_ir::tensor::Role;
 
+use crate::memory::MemoryError;
 use crate::model::{Model, ModelError, PlanKey};
 use crate::page::Want;
-use crate::scheduler::{PAGE_LEN, Running, Sampled, Scheduler};
-use crate::weights::{LoadError, Progress};
-
-pub mod replay;
+use crate::scheduler::{Running, Sampled, Scheduler};
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
@@ -30,12 +24,30 @@ pub enum StepError {
     /// The device.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The model gives no numbers to choose a token by.
-    #[error(
-        "the logits after {0} tokens are not finite: the weights are damaged or the precision is too low (fetch the \
-             model again, or try --compute f32)"
-    )]
+    /// The model gives no numbers to choose a token by, after so many tokens.
+    #[error("the logits after {0} tokens are not finite: the weights are damaged or the precision is too low")]
     Logits(usize),
+    /// A text is longer than the context.
+    #[error("{tokens} tokens do not fit a context of {context}")]
+    TooLong {
+        /// Tokens of the text.
+        tokens: usize,
+        /// Positions of a sequence.
+        context: usize,
+    },
+    /// The device takes fewer ticks in one submission.
+    #[error("the device {device} takes {} a submission", in_words(*most))]
+    Ticks {
+        /// As many as were asked for.
+        asked: usize,
+        /// The most it takes.
+        most: usize,
+        /// The device.
+        device: String,
+    },
+    /// There is no memory for the model.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
     /// What was asked for cannot be done.
     #[error("{0}")]
     Input(String),
@@ -45,11 +57,11 @@ pub enum StepError {
 pub struct Recorded {
     /// The plan.
     pub plan: Arc<Plan>,
-    recording: Recording,
+    pub(crate) recording: Recording,
 }
 
 /// A batch that was handed over and not read back.
-struct Flight {
+pub(crate) struct Flight {
     /// Number of the submission that it is part of.
     launch: u64,
     run: Ticket,
@@ -64,103 +76,25 @@ pub const LOGIT_ROWS: usize = 128;
 
 /// A loaded model on a device.
 pub struct Engine {
-    model: Model,
-    device: Box<dyn Device>,
-    plans: HashMap<PlanKey, Recorded>,
-    scheduler: Scheduler,
+    pub(crate) model: Model,
+    pub(crate) device: Box<dyn Device>,
+    pub(crate) plans: HashMap<PlanKey, Recorded>,
+    pub(crate) scheduler: Scheduler,
     /// Oldest first.
-    flights: VecDeque<Flight>,
+    pub(crate) flights: VecDeque<Flight>,
     /// Submissions so far.
-    launches: u64,
+    pub(crate) launches: u64,
     /// Ticks that go to the device in one submission.
-    ticks: usize,
-    vocabulary: usize,
-    context: usize,
-    sequences: usize,
-    top: usize,
+    pub(crate) ticks: usize,
+    pub(crate) vocabulary: usize,
+    pub(crate) context: usize,
+    pub(crate) sequences: usize,
+    pub(crate) top: usize,
     /// Bytes of each of the model's states.
-    state_bytes: Vec<u64>,
+    pub(crate) state_bytes: Vec<u64>,
 }
 
 impl Engine {
-    /// Loads a model: makes its weights ready on `threads` threads and its caches for `sequences` texts of at most
-    /// `context` tokens.
-    pub fn load(
-        mut model: Model,
-        mut device: Box<dyn Device>,
-        context: usize,
-        sequences: usize,
-        threads: usize,
-        progress: Progress,
-    ) -> Result<Engine, StepError> {
-        if context == 0 || sequences == 0 {
-            return Err(StepError::Input("a context of no tokens: give --context at least 1".into()));
-        }
-        let pages = Scheduler::pages(context, sequences) as u64;
-        let state_bytes = |s: &onetrip_ir::tensor::Sig| {
-            if s.role == Role::Recurrent {
-                return Some((s.row_bytes() as u64).saturating_mul(sequences as u64));
-            }
-            let row = s.cache().and_then(|c| s.dtype.row_bytes(c.dim).map(|b| (b * c.heads) as u64));
-            row.map(|row| row.saturating_mul(pages).saturating_mul(PAGE_LEN as u64))
-        };
-        let bytes: Option<Vec<u64>> = model.states().iter().map(state_bytes).collect();
-        let Some(bytes) = bytes else {
-            let (dim, cache) = (model.config.head_dim, model.options.cache.name());
-            return Err(StepError::Input(format!(
-                "heads of {dim} are no whole blocks of --cache {cache}: use f16 or f32"
-            )));
-        };
-        let caches = bytes.iter().fold(0u64, |a, b| a.saturating_add(*b));
-        match device.memory() {
-            None => check_memory(caches, context, sequences)?,
-            Some(have) => {
-                let weights = model.weights().device_bytes(model.layouts());
-                let needed = weights.saturating_add(caches);
-                if needed > have {
-                    let fixed = weights.saturating_add(recurrent_bytes(&model, sequences));
-                    let page = (needed - fixed) / pages.max(1);
-                    let fits = what_fits(have, fixed, page, sequences);
-                    let [weights, caches, have, more] = [weights, caches, have, needed - have].map(|b| b as f64 / 1e6);
-                    return Err(StepError::Input(format!(
-                        "{}: {weights:.2} MB of weights and {caches:.2} MB of caches are {more:.2} MB more than the \
-                         {have:.2} MB that the device ({}) has: {fits}, or use --device cpu",
-                        model.file.name(),
-                        device.name()
-                    )));
-                }
-            }
-        }
-        device.set_states(&bytes)?;
-        let loaded = model.weights().load(model.layouts(), threads, progress, &mut *device);
-        loaded.map_err(|e| match e {
-            LoadError::Device(e) => e.into(),
-            LoadError::Memory(e) => {
-                let file = model.file.name();
-                let hint = "free some, or use a smaller model or --weights";
-                StepError::Input(format!("{file}: no memory for its weights: {e}; {hint}"))
-            }
-        })?;
-        let vocabulary = model.vocabulary()?;
-        let (plans, scheduler) =
-            (HashMap::new(), Scheduler::new(context, sequences).recurrent(model.config.recurrent.is_some()));
-        let (flights, launches, ticks, top) = (VecDeque::new(), 0, 1, 0);
-        Ok(Engine {
-            model,
-            device,
-            plans,
-            scheduler,
-            flights,
-            launches,
-            ticks,
-            vocabulary,
-            context,
-            sequences,
-            top,
-            state_bytes: bytes,
-        })
-    }
-
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
@@ -309,7 +243,7 @@ impl Engine {
     }
 
     /// Runs a batch and gives what was wanted: sampled rows, or logits.
-    fn run(&mut self, batch: &mut StepBatch, want: Want) -> Result<Vec<f32>, StepError> {
+    pub(crate) fn run(&mut self, batch: &mut StepBatch, want: Want) -> Result<Vec<f32>, StepError> {
         let (run, plan) = self.hand_over(batch, want)?;
         let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
         Ok(self.device.output(run, &plan, 0, rows)?)
@@ -330,8 +264,7 @@ impl Engine {
     pub fn logits(&mut self, ids: &[u32], rows: usize, each: &mut dyn FnMut(usize, &[f32])) -> Result<(), StepError> {
         self.check_ids(ids)?;
         if ids.len() > self.context {
-            let (n, c) = (ids.len(), self.context);
-            return Err(StepError::Input(format!("{n} tokens do not fit a context of {c}: give --context {n}")));
+            return Err(StepError::TooLong { tokens: ids.len(), context: self.context });
         }
         let seq = self.scheduler.add(SampleParams::default());
         let seq = seq.ok_or_else(|| StepError::Input("all sequences are in use".into()))?;
@@ -347,102 +280,19 @@ impl Engine {
         self.scheduler.remove(seq);
         Ok(())
     }
-
-    /// A batch of a given shape for timing: `t` tokens in `s` sequences that end at `l` positions. What the caches
-    /// hold does not matter for the time. Only on an engine without sequences of its own.
-    pub fn shaped_batch(&self, bind: Bind) -> Result<StepBatch, StepError> {
-        let Bind { t, s, l } = bind;
-        if s == 0 || t < s || t % s != 0 || l < t / s {
-            return Err(StepError::Input(format!("{t} tokens in {s} sequences of {l} positions are no batch")));
-        }
-        if s as usize > self.sequences || l as usize > self.context {
-            let (c, n) = (self.context, self.sequences);
-            return Err(StepError::Input(format!("{s} sequences of {l} do not fit the {n} of {c} there is room for")));
-        }
-        let mut batch = StepBatch { page_len: PAGE_LEN as u32, ..Default::default() };
-        let pages_each = (l as usize).div_ceil(PAGE_LEN);
-        for i in 0..s as usize {
-            let ids: Vec<u32> =
-                (0..t / s).map(|j| ((i as u64 * 31 + j * 7 + 1) % self.vocabulary as u64) as u32).collect();
-            let pages = (i * pages_each..(i + 1) * pages_each).map(|p| p as u32).collect();
-            batch.push(&ids, (l - t / s) as u32, SeqSpan { pages, slot: i as u32, ..Default::default() });
-        }
-        batch.logit_rows = batch.seqs.iter().map(|s| s.start + s.count - 1).collect();
-        Ok(batch)
-    }
-
-    /// Seconds that one step on a batch takes, parameters included.
-    pub fn time_step(&mut self, batch: &mut StepBatch) -> Result<f64, StepError> {
-        let start = Instant::now();
-        let out = self.run(batch, Want::Sample { top: 0 })?;
-        std::hint::black_box(out);
-        Ok(start.elapsed().as_secs_f64())
-    }
-
-    /// Records a plan again with a probe; [`Engine::submit`] runs it.
-    pub fn record_with(&mut self, key: PlanKey, probe: &mut dyn Probe) -> Result<Recorded, StepError> {
-        let plan = self.recorded(key)?.plan.clone();
-        let recording = record(&plan, &mut *self.device, probe)?;
-        Ok(Recorded { plan, recording })
-    }
-
-    /// Records the plan of a class of batches by other rules than the model's own; [`Engine::submit`] runs it.
-    pub fn record_by(&mut self, key: PlanKey, fuse: &Fuse) -> Result<Recorded, StepError> {
-        let plan = Arc::new(self.model.plan_with(key, fuse, false)?);
-        let recording = record(&plan, &mut *self.device, &mut Silent)?;
-        Ok(Recorded { plan, recording })
-    }
-
-    /// Records only those rows of the plan of a class of batches: what a tick takes without the others is what they add to
-    /// it, and without any what remains is handing over and waiting.
-    pub fn record_rows(&mut self, key: PlanKey, is_kept: &dyn Fn(usize) -> bool) -> Result<Recorded, StepError> {
-        let plan = &self.recorded(key)?.plan;
-        let kept = plan.dispatches.iter().enumerate().filter(|(n, _)| is_kept(*n)).map(|(_, d)| d.clone()).collect();
-        let plan = Arc::new(Plan { dispatches: kept, ..(**plan).clone() });
-        let recording = record(&plan, &mut *self.device, &mut Silent)?;
-        Ok(Recorded { plan, recording })
-    }
-
-    /// Runs a recording made by [`Engine::record_with`] or [`Engine::record_by`] to its end; gives the run and the
-    /// seconds it took.
-    pub fn submit(&mut self, recorded: &Recorded, batch: &mut StepBatch) -> Result<(Ticket, f64), StepError> {
-        let start = Instant::now();
-        batch.fill_rope(&recorded.plan.ropes);
-        let run = self.device.submit(&recorded.recording, batch)?;
-        self.device.wait()?;
-        Ok((run, start.elapsed().as_secs_f64()))
-    }
-
-    /// Seconds of one of `n` runs of a recording in a row: the host hands the next one over while the device is at work.
-    pub fn burst(&mut self, recorded: &Recorded, batch: &mut StepBatch, n: usize) -> Result<f64, StepError> {
-        batch.fill_rope(&recorded.plan.ropes);
-        let start = Instant::now();
-        for _ in 0..n {
-            self.device.submit(&recorded.recording, batch)?;
-        }
-        self.device.wait()?;
-        Ok(start.elapsed().as_secs_f64() / n as f64)
-    }
-
-    /// Rows of the first output of a run of [`Engine::submit`].
-    pub fn output(&mut self, run: Ticket, recorded: &Recorded, rows: usize) -> Result<Vec<f32>, StepError> {
-        Ok(self.device.output(run, &recorded.plan, 0, rows)?)
-    }
 }
 
 /// Refuses so many ticks a submission where the device cannot take them.
 pub fn check_ticks(device: &dyn Device, ticks: usize) -> Result<(), StepError> {
-    let (most, name) = (device.most_ticks(), device.name());
-    if (1..=most).contains(&ticks) {
-        return Ok(());
+    let most = device.most_ticks();
+    match (1..=most).contains(&ticks) {
+        true => Ok(()),
+        false => Err(StepError::Ticks { asked: ticks, most, device: device.name().into() }),
     }
-    let what = match most {
-        1 => format!(
-            "the device {name} takes one tick a submission: leave it out, or use --device cuda and --commit replay"
-        ),
-        _ => format!("the device {name} takes 1 to {most} ticks a submission"),
-    };
-    Err(StepError::Input(format!("--ticks-per-launch {ticks}: {what}")))
+}
+
+fn in_words(most: usize) -> String {
+    if most == 1 { "one tick".into() } else { format!("1 to {most} ticks") }
 }
 
 /// A row of the op `sample`.
@@ -450,52 +300,4 @@ fn sampled(row: &[f32], span: &SeqSpan) -> Sampled {
     let asked = span.sample.top > 0;
     let top = row[2..].chunks_exact(2).take_while(|p| !p[1].is_nan()).map(|p| (p[0].to_bits(), p[1])).collect();
     Sampled { seq: 0, id: row[0].to_bits(), log_prob: asked.then_some(row[1]), top: if asked { top } else { vec![] } }
-}
-
-fn recurrent_bytes(model: &Model, sequences: usize) -> u64 {
-    let rows = model.states().iter().filter(|s| s.role == Role::Recurrent).map(|s| s.row_bytes() as u64);
-    rows.sum::<u64>().saturating_mul(sequences as u64)
-}
-
-/// What to ask for where `fixed` bytes and pages of caches of `page` bytes are more than `have`.
-fn what_fits(have: u64, fixed: u64, page: u64, sequences: usize) -> String {
-    let pages = have.checked_sub(fixed).filter(|_| page > 0).map_or(0, |room| room / page) as usize;
-    match (pages / sequences.max(1), pages) {
-        (0, 0) => format!(
-            "the weights have to be smaller (a model file of at most {:.1} GB, or --weights)",
-            have as f64 / 1e9
-        ),
-        (0, pages) => format!("--batch {pages} with --context {PAGE_LEN} fits"),
-        (each, _) => format!("--context {} fits", each * PAGE_LEN),
-    }
-}
-
-/// Refuses caches that are larger than the machine's memory, before they are touched.
-fn check_memory(bytes: u64, context: usize, sequences: usize) -> Result<(), StepError> {
-    let Ok(info) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
-    let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"));
-    let total = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map(|kb| kb * 1024);
-    match total {
-        Some(total) if bytes > total => Err(StepError::Input(format!(
-            "{sequences} sequence(s) of {context} tokens need {:.1} GB of caches, this machine has {:.1} GB: give a smaller {}",
-            bytes as f64 / 1e9,
-            total as f64 / 1e9,
-            if sequences > 1 { "--batch or --context" } else { "--context" }
-        ))),
-        _ => Ok(()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::what_fits;
-
-    #[test]
-    fn what_does_not_fit_is_answered_with_what_would() {
-        assert_eq!(what_fits(1000, 400, 100, 2), "--context 768 fits");
-        assert_eq!(what_fits(1000, 400, 100, 6), "--context 256 fits");
-        assert_eq!(what_fits(1000, 400, 100, 7), "--batch 6 with --context 256 fits");
-        assert!(what_fits(3_000_000_000, 4_000_000_000, 100, 1).contains("at most 3.0 GB"));
-        assert!(what_fits(1000, 950, 100, 1).contains("weights have to be smaller"));
-    }
 }

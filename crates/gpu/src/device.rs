@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::device::{
-    Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
+    Choice, Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
     ZERO_WORDS,
 };
 use onetrip_ir::kernel::Code;
@@ -177,14 +177,15 @@ impl GpuDevice {
 
     /// What the driver complained about since the last time.
     fn check(&self) -> Result<(), DeviceError> {
-        match self.failures.take() {
-            None => Ok(()),
-            Some(why) => Err(self.failed(String::new(), why)),
-        }
+        self.failures.take(&self.adapter).map_or(Ok(()), Err)
+    }
+
+    fn encode_thread(&self, why: String) -> DeviceError {
+        DeviceError::EncodeThread { device: self.adapter.clone(), why }
     }
 
     fn gone(&self, _: Gone) -> DeviceError {
-        self.failed(String::new(), "the thread that encodes ended: run again without --encode-thread".into())
+        self.encode_thread("the thread that encodes ended".into())
     }
 
     fn note(&mut self, done: Done) {
@@ -392,14 +393,12 @@ impl Device for GpuDevice {
 
     fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
         if how.commit == Commit::Replay {
-            let why = "wgpu keeps no recording of a tick, each is encoded afresh: give --commit tick, every:K or each";
-            return Err(DeviceError::Choice(why.into()));
+            let why = "wgpu keeps no recording of a tick, each is encoded afresh";
+            return Err(DeviceError::Choice { what: Choice::Replay, why });
         }
         self.settle()?;
         let started = self.hands.set_thread(how.encode_thread);
-        started.map_err(|e| {
-            self.failed(String::new(), format!("no thread to encode on: {e}; leave --encode-thread out"))
-        })?;
+        started.map_err(|e| self.encode_thread(format!("no thread to encode on: {e}")))?;
         self.how = how;
         Ok(())
     }

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use onetrip_ir::device::DeviceError;
+
 /// Listens to a device.
 #[derive(Clone, Default)]
 pub struct Failures {
@@ -23,14 +25,18 @@ impl Failures {
         failures
     }
 
-    /// The first failure since the last time; a lost device stays lost.
-    pub fn take(&self) -> Option<String> {
+    /// The first failure since the last time, of the device of this name; a lost device stays lost.
+    pub fn take(&self, device: &str) -> Option<DeviceError> {
+        let device = device.to_string();
         match self.lost.get() {
             Some(what) => {
                 let what = if what.is_empty() { String::new() } else { format!(" ({what})") };
-                Some(format!("the device was lost{what}: its driver was reset; run again, or use --device cpu"))
+                Some(DeviceError::Reset { device, why: format!("the device was lost{what}: its driver was reset") })
             }
-            None => self.first.lock().unwrap_or_else(PoisonError::into_inner).take(),
+            None => {
+                let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
+                first.map(|why| DeviceError::Failed { device, at: String::new(), why })
+            }
         }
     }
 }

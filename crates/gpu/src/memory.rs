@@ -28,9 +28,8 @@ impl Memory {
     pub fn storage(&self, what: &str, bytes: u64) -> Result<Buffer, DeviceError> {
         let bytes = bytes.max(16).next_multiple_of(16);
         if bytes > self.binding {
-            let why = format!("{what} of {bytes} bytes is larger than one binding ({} bytes)", self.binding);
-            let why = format!("{why}; use a smaller --context, --batch or model, or --device cpu");
-            return Err(DeviceError::Failed { device: self.name.clone(), at: String::new(), why });
+            let (device, what) = (self.name.clone(), what.into());
+            return Err(DeviceError::Binding { device, what, asked: bytes, most: self.binding });
         }
         let usage = BufferUsages::STORAGE | BufferUsages::COPY_SRC | BufferUsages::COPY_DST;
         self.buffer(what, bytes, usage)

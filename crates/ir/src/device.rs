@@ -29,7 +29,7 @@ pub enum DeviceError {
         why: &'static str,
     },
     /// Memory could not be had.
-    #[error("{device} cannot hold {asked} bytes of {what}: use a smaller --context, --batch or model")]
+    #[error("{device} cannot hold {asked} bytes of {what}")]
     Memory {
         /// The device.
         device: String,
@@ -48,6 +48,44 @@ pub enum DeviceError {
         /// What it said, and what to do.
         why: String,
     },
+    /// The device's memory was used up while it worked.
+    #[error("{device} failed{at}: {why}")]
+    Full {
+        /// The device.
+        device: String,
+        /// Where, as in [`DeviceError::Failed`].
+        at: String,
+        /// What it said, and how much is free.
+        why: String,
+    },
+    /// A buffer is larger than what kernels of the device can bind at once.
+    #[error("{device} failed: {what} of {asked} bytes is larger than one binding ({most} bytes)")]
+    Binding {
+        /// The device.
+        device: String,
+        /// For what.
+        what: String,
+        /// Bytes.
+        asked: u64,
+        /// Bytes that it binds at most.
+        most: u64,
+    },
+    /// The driver was reset: nothing works on this device any more, but the hardware may be opened again.
+    #[error("{device} failed: {why}")]
+    Reset {
+        /// The device.
+        device: String,
+        /// What it said.
+        why: String,
+    },
+    /// The second thread, which encodes, cannot be had or ended.
+    #[error("{device} failed: {why}")]
+    EncodeThread {
+        /// The device.
+        device: String,
+        /// What the system said.
+        why: String,
+    },
     /// A kernel failed on the device, some time before this was noticed: nothing on it can be used any more.
     #[error("{device} failed: {why}")]
     Lost {
@@ -59,9 +97,36 @@ pub enum DeviceError {
     /// The step batch does not fit the plan.
     #[error("the step batch does not fit the plan: {0}")]
     Batch(String),
-    /// The device has no such way of working; the sentence says what to choose instead.
-    #[error("{0}")]
-    Choice(String),
+    /// The device has no such way of handing over; the sentence says why.
+    #[error("{why}")]
+    Choice {
+        /// What it has not.
+        what: Choice,
+        /// Why.
+        why: &'static str,
+    },
+}
+
+impl DeviceError {
+    /// The same failure at a known place, as ` at dispatch 12 (blk.3.ffn_down)`; other errors as they are.
+    pub fn at(self, place: String) -> DeviceError {
+        match self {
+            DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at: place, why },
+            DeviceError::Full { device, why, .. } => DeviceError::Full { device, at: place, why },
+            other => other,
+        }
+    }
+}
+
+/// Ways of handing over that not every device has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Choice {
+    /// Any: the device runs each dispatch by itself.
+    Submission,
+    /// [`Commit::Replay`].
+    Replay,
+    /// [`HandOver::encode_thread`].
+    EncodeThread,
 }
 
 /// Time that the host spent on encoding and submitting, on whatever thread, since the device was opened.

@@ -6,8 +6,8 @@ use onetrip_core::probe::{Probe, Silent, Stamps, dispatch_times};
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
-use onetrip_engine::step::Engine;
-use onetrip_ir::device::{Commit, Counts, HandOver};
+use onetrip_engine::step::{Engine, StepError};
+use onetrip_ir::device::{Choice, Commit, Counts, DeviceError, HandOver};
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
 use onetrip_ir::plan::{Ledger, Plan};
@@ -158,7 +158,7 @@ fn gpu_stamps(o: &Options) -> Result<(), Failed> {
 fn gpu_replay(o: &Options) -> Result<(), Failed> {
     let mut engine = gpu_engine(o)?;
     match engine.set_hand_over(HandOver::by(Commit::Replay)) {
-        Err(e) if e.to_string().contains("--commit tick") => Ok(()),
+        Err(StepError::Device(DeviceError::Choice { what: Choice::Replay, .. })) => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
 }
@@ -168,7 +168,7 @@ fn cpu_hands_nothing_over() -> Result<(), Failed> {
     engine.set_hand_over(HandOver::by(Commit::Tick))?;
     for how in ["each", "every:4", "replay", "tick+thread"] {
         match engine.set_hand_over(how.parse()?) {
-            Err(e) if e.to_string().contains("--encode-thread") => {}
+            Err(StepError::Device(DeviceError::Choice { what: Choice::Submission, .. })) => {}
             other => return Err(format!("{how}: {other:?}").into()),
         }
     }
@@ -243,7 +243,7 @@ fn counted_by(
         engine.submit(&recorded, &mut batch).map_err(text)?;
     }
     let have = since(engine.device().counts(), before);
-    agree(have, &[(recorded.plan.ledger_by(bind, commit), times)], engine.device().name() == "cpu")
+    agree(have, &[(recorded.plan.ledger_by(bind, commit), times)], matches!(engine.device().target(), Target::Cpu(_)))
 }
 
 /// Counts that are not those of the run are found: of a run too many, of a plan that lacks a dispatch, of another policy,

@@ -10,6 +10,9 @@ const KINDS: [&str; 4] = ["cpu", "cuda", "gpu", "wgpu"];
 /// Where such a name may stand: the registry, and the crate that each device names itself in.
 const KIND_PLACES: [&str; 4] = ["crates/devices/src/kind.rs", "crates/cpu/src/", "crates/cuda/src/", "crates/gpu/src/"];
 
+/// Who may speak of flags besides tools: the command line, and the texts that a compiler is started with.
+const FLAG_PLACES: [&str; 2] = ["crates/cli/", "crates/cuda/src/nvrtc.rs"];
+
 /// Crates that are no part of the product.
 const TOOLS: [&str; 2] = ["crates/parity/", "crates/xtask/"];
 
@@ -19,6 +22,12 @@ pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
         return;
     }
     for (at, text) in source.product_strings() {
+        let is_flag = |(at, _): (usize, &str)| text[at + 2..].starts_with(|c: char| c.is_ascii_lowercase());
+        if !FLAG_PLACES.iter().any(|place| path.starts_with(place)) && text.match_indices("--").any(is_flag) {
+            let message =
+                "a library speaks of no flag: give its error fields, and let the command line say what to give";
+            report.add("flag", path, line_of(&source.text, at), message);
+        }
         let kind = text.split_once(':').map_or(text, |(kind, _)| kind);
         // Features of crates are called so too, and a key of JSON is followed by its value.
         let is_feature = source.code[..at].trim_end().ends_with("feature =");
@@ -35,6 +44,19 @@ pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
 #[cfg(test)]
 mod tests {
     use super::super::found;
+
+    #[test]
+    fn only_the_command_line_speaks_of_flags() {
+        let code = "fn f() { g(\"too long:\\\n    give --context 9\") }";
+        for place in ["crates/engine/src/step.rs", "crates/devices/src/open.rs", "crates/core/src/device.rs"] {
+            assert_eq!(found(place, code), ["flag"], "{place}");
+            assert!(found(place, &format!("#[cfg(test)]\nmod t {{ {code} }}")).is_empty());
+            assert!(found(place, "// --context\nfn f() { g(\"a -- b\", \"|---|--:|\"); i--j }").is_empty());
+        }
+        for place in ["crates/cli/src/fail.rs", "crates/parity/src/a.rs", "crates/engine/tests/a.rs"] {
+            assert!(found(place, code).is_empty(), "{place}");
+        }
+    }
 
     #[test]
     fn names_of_devices_stand_in_the_registry_only() {

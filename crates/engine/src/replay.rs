@@ -3,9 +3,9 @@
 use onetrip_ir::expr::Bind;
 use onetrip_ir::tensor::Role;
 
-use super::{Engine, StepError};
 use crate::model::PlanKey;
 use crate::page::Want;
+use crate::step::{Engine, StepError};
 
 /// What came of the replays of a step.
 #[derive(Clone, Debug, PartialEq)]

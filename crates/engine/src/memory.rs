@@ -1,0 +1,152 @@
+//! Whether a model and its caches fit a device's memory, and what would.
+
+use onetrip_ir::formats::DType;
+
+use crate::scheduler::PAGE_LEN;
+
+/// Why a model cannot be loaded for the texts that were asked for.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    /// There is no room for any text.
+    #[error("a context of no tokens")]
+    NoContext,
+    /// The cache's type has blocks that do not divide a head.
+    #[error("heads of {dim} are no whole blocks of a cache of {}: use f16 or f32", cache.name())]
+    CacheType {
+        /// Elements of a head.
+        dim: usize,
+        /// The type.
+        cache: DType,
+    },
+    /// Weights and caches are larger than a device's memory.
+    #[error(
+        "{file}: {:.2} MB of weights and {:.2} MB of caches are {:.2} MB more than the {:.2} MB that the device \
+         ({device}) has",
+        mb(.weights), mb(.caches), mb(&.weights.saturating_add(*.caches).saturating_sub(*.have)), mb(.have)
+    )]
+    Device {
+        /// The model's file.
+        file: String,
+        /// The device.
+        device: String,
+        /// Bytes of weights.
+        weights: u64,
+        /// Bytes of caches and recurrent states.
+        caches: u64,
+        /// Bytes that the device has.
+        have: u64,
+        /// What would fit.
+        fits: Fits,
+    },
+    /// Caches are larger than this machine's memory.
+    #[error(
+        "{sequences} sequence(s) of {context} tokens need {:.1} GB of caches, this machine has {:.1} GB",
+        *caches as f64 / 1e9, *have as f64 / 1e9
+    )]
+    Host {
+        /// Sequences.
+        sequences: usize,
+        /// Positions of each.
+        context: usize,
+        /// Bytes of their caches.
+        caches: u64,
+        /// Bytes of memory.
+        have: u64,
+    },
+    /// The system gives no memory for the weights.
+    #[error("{file}: no memory for its weights: {why}")]
+    Weights {
+        /// The model's file.
+        file: String,
+        /// What the system said.
+        why: String,
+    },
+}
+
+fn mb(bytes: &u64) -> f64 {
+    *bytes as f64 / 1e6
+}
+
+/// What would fit where something does not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fits {
+    /// As many sequences of so many positions each.
+    Context(usize),
+    /// So many sequences of one page.
+    Sequences(usize, usize),
+    /// No text at all: the weights alone are larger than so many bytes.
+    Weights(u64),
+}
+
+/// What a model needs, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Need {
+    /// Weights.
+    pub weights: u64,
+    /// Caches, recurrent states among them.
+    pub caches: u64,
+    /// Recurrent states, which do not grow with the context.
+    pub recurrent: u64,
+    /// Pages of the caches.
+    pub pages: u64,
+    /// Sequences.
+    pub sequences: usize,
+}
+
+impl Need {
+    /// Refuses what is more than the `have` bytes of a device.
+    pub fn check(self, have: u64, file: &str, device: &str) -> Result<(), MemoryError> {
+        let Need { weights, caches, recurrent, pages, sequences } = self;
+        let needed = weights.saturating_add(caches);
+        if needed <= have {
+            return Ok(());
+        }
+        let fixed = weights.saturating_add(recurrent);
+        let fits = what_fits(have, fixed, (needed - fixed) / pages.max(1), sequences);
+        Err(MemoryError::Device { file: file.into(), device: device.into(), weights, caches, have, fits })
+    }
+}
+
+/// What to ask for where `fixed` bytes and pages of caches of `page` bytes are more than `have`.
+fn what_fits(have: u64, fixed: u64, page: u64, sequences: usize) -> Fits {
+    let pages = have.checked_sub(fixed).filter(|_| page > 0).map_or(0, |room| room / page) as usize;
+    match (pages / sequences.max(1), pages) {
+        (0, 0) => Fits::Weights(have),
+        (0, pages) => Fits::Sequences(pages, PAGE_LEN),
+        (each, _) => Fits::Context(each * PAGE_LEN),
+    }
+}
+
+/// Refuses caches that are larger than this machine's memory, before they are touched.
+pub(crate) fn check_host(caches: u64, context: usize, sequences: usize) -> Result<(), MemoryError> {
+    let Ok(info) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
+    let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    let total = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map(|kb| kb * 1024);
+    match total {
+        Some(have) if caches > have => Err(MemoryError::Host { sequences, context, caches, have }),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_does_not_fit_is_answered_with_what_would() {
+        assert_eq!(what_fits(1000, 400, 100, 2), Fits::Context(768));
+        assert_eq!(what_fits(1000, 400, 100, 6), Fits::Context(256));
+        assert_eq!(what_fits(1000, 400, 100, 7), Fits::Sequences(6, 256));
+        assert_eq!(what_fits(3_000_000_000, 4_000_000_000, 100, 1), Fits::Weights(3_000_000_000));
+        assert_eq!(what_fits(1000, 950, 100, 1), Fits::Weights(1000));
+    }
+
+    #[test]
+    fn a_model_is_refused_by_as_much_as_it_is_too_large() {
+        let need = Need { weights: 3_000_000, caches: 2_000_000, recurrent: 0, pages: 4, sequences: 1 };
+        assert!(need.check(5_000_000, "a.gguf", "x").is_ok());
+        let refused = need.check(4_000_000, "a.gguf", "x").expect_err("one byte too many").to_string();
+        let words = ["a.gguf: 3.00 MB of weights", "2.00 MB of caches", "1.00 MB more than the 4.00 MB", "(x)"];
+        assert!(words.iter().all(|word| refused.contains(word)), "{refused}");
+    }
+}
