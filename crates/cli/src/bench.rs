@@ -16,6 +16,7 @@ use crate::fail::Fail;
 use crate::options::{ModelArgs, at_least_one, commit, count, path};
 use crate::output::{Out, rate, seconds};
 use crate::stats::Spread;
+use crate::texts::{begin, ids, steps};
 use crate::{device, gains, load, machine, sweep};
 
 /// Ticks before generation is measured.
@@ -156,33 +157,6 @@ fn measure(model_args: &ModelArgs, args: Sizes, out: &Out) -> Result<(), Fail> {
     }
     let peak = machine::peak_rss().map_or("unknown".into(), |b| format!("{}B", human(b)));
     out.line(&format!("{:<24} {}, peak memory {peak}", "load", seconds(load_s)))
-}
-
-/// Ids that any vocabulary has, and no two texts alike.
-pub fn ids(n: usize, text: usize, vocabulary: usize) -> Vec<u32> {
-    (0..n).map(|i| ((i * 7 + text * 31 + 1) % vocabulary.max(1)) as u32).collect()
-}
-
-/// Puts new texts in; gives their sequences.
-pub fn begin(engine: &mut Engine, texts: &[Vec<u32>]) -> Result<Vec<usize>, Fail> {
-    let mut sequences = vec![];
-    for text in texts {
-        let seq = engine.scheduler().add(Default::default());
-        let seq = seq.ok_or_else(|| Fail::Work("there is no room for a sequence".into()))?;
-        engine.scheduler().set_tokens(seq, text);
-        sequences.push(seq);
-    }
-    Ok(sequences)
-}
-
-/// Steps until so many tokens of every sequence are known.
-pub fn steps(engine: &mut Engine, sequences: &[usize], length: usize) -> Result<(), Fail> {
-    while sequences.iter().any(|&s| engine.known(s) < length) {
-        if engine.step()?.is_none() {
-            return Err(Fail::Work("the context is full before the end of the run".into()));
-        }
-    }
-    Ok(())
 }
 
 /// Seconds of each run of the prompt, up to its first new token. No run has a text that another had.

@@ -30,7 +30,9 @@ mod remedy;
 mod run;
 mod selftest;
 mod stats;
+mod stderr;
 mod sweep;
+mod texts;
 mod tokenize;
 
 use std::process::ExitCode;

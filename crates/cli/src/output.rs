@@ -1,6 +1,6 @@
 //! Everything that is printed. Nothing here panics on a closed pipe.
 
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use onetrip_ir::plan::Ledger;
@@ -8,6 +8,7 @@ use onetrip_ir::plan::text::human;
 use serde_json::Value;
 
 use crate::fail::Fail;
+pub use crate::stderr::{escaped, note, stderr_is_terminal};
 
 /// Standard output, and whether it is to hold one JSON object only.
 pub struct Out {
@@ -55,16 +56,6 @@ pub fn versioned(version: u32, value: &Value) -> Value {
 
 /// The first key of every JSON object that is printed or stored.
 pub const VERSION: &str = "version";
-
-/// A line for people on stderr. Where stderr is closed there is nobody to tell.
-pub fn note(text: &str) {
-    let _ = writeln!(std::io::stderr(), "{text}");
-}
-
-/// True when a person reads stderr.
-pub fn stderr_is_terminal() -> bool {
-    std::io::stderr().is_terminal()
-}
 
 /// Shows on a terminal how far a long work is; `bar` is made when it is first wanted.
 pub fn progress(bar: &mut Option<ProgressBar>, what: &str, done: usize, total: usize) {
@@ -145,11 +136,6 @@ pub fn rate(x: f64) -> String {
         x if x < 100.0 => format!("{x:.1}"),
         x => format!("{x:.0}"),
     }
-}
-
-/// Text with control characters escaped, for one cell of a table.
-pub fn escaped(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
 }
 
 /// Tokens a second, or null where no time passed.

@@ -26,12 +26,12 @@ use onetrip_ir::device::{Commit, HandOver, RING};
 use onetrip_ir::expr::Bind;
 use serde_json::{Value, json};
 
-use crate::bench::{begin, ids, steps};
 use crate::fail::Fail;
 use crate::options::{ModelArgs, Phase};
 use crate::output::{Out, note};
 use crate::predict::note_skipped;
 use crate::stats::{Spread, verdict};
+use crate::texts::{begin, ids, steps};
 use crate::{device, load, machine};
 
 /// The fewest rounds.

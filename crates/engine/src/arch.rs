@@ -20,3 +20,8 @@ pub const PAGES: &[(&str, Write)] = &[
     ("qwen35", qwen35::write),
     ("gemma3", gemma3::write),
 ];
+
+/// Names of the architectures that there is a page for.
+pub fn names() -> Vec<&'static str> {
+    PAGES.iter().map(|(name, _)| *name).collect()
+}

@@ -11,20 +11,19 @@ use onetrip_core::ops::conv::MAX_TAPS;
 use onetrip_core::ops::rope::frequencies::{RopeConfig, Scaling};
 
 impl Config {
-    /// Reads and checks the configuration of a model file.
-    pub fn read(file: &ModelFile) -> Result<Config, ConfigError> {
+    /// Reads and checks the configuration of a model file, whose architecture is to be one of the `known`.
+    pub fn read(file: &ModelFile, known: &[&str]) -> Result<Config, ConfigError> {
         let config = match file.kind() {
-            Kind::Gguf => from_gguf(file)?,
-            Kind::HuggingFace => json::read(file)?,
+            Kind::Gguf => from_gguf(file, known)?,
+            Kind::HuggingFace => json::read(file, known)?,
             Kind::Safetensors => return Err(ConfigError::Bare { file: file.name().into() }),
         };
-        config.check(file)?;
+        config.check(file, known)?;
         Ok(config)
     }
 
-    fn check(&self, file: &ModelFile) -> Result<(), ConfigError> {
+    fn check(&self, file: &ModelFile, known: &[&str]) -> Result<(), ConfigError> {
         let shape = |what: String| ConfigError::Shape { file: file.name().into(), what };
-        let known: Vec<&str> = crate::arch::PAGES.iter().map(|(name, _)| *name).collect();
         if !known.contains(&self.arch.as_str()) {
             let (arch, known) = (onetrip_ir::text::shown(&self.arch), known.join(", "));
             return Err(ConfigError::Arch { file: file.name().into(), arch, known });
@@ -99,15 +98,14 @@ impl Config {
     }
 }
 
-fn from_gguf(file: &ModelFile) -> Result<Config, ConfigError> {
+fn from_gguf(file: &ModelFile, known: &[&str]) -> Result<Config, ConfigError> {
     let m = file.metadata();
     let arch = file.key(m.get_str("general.architecture"))?.to_string();
     let key = |name: &str| format!("{arch}.{name}");
     let count = |name: &str, limit| file.key(m.get_count(&key(name), limit));
     let opt_count = |name: &str, limit| file.key(m.opt_count(&key(name), limit));
     let opt_f32 = |name: &str| file.key(m.opt_f32(&key(name)));
-    if !crate::arch::PAGES.iter().any(|(name, _)| *name == arch) {
-        let known: Vec<&str> = crate::arch::PAGES.iter().map(|(name, _)| *name).collect();
+    if !known.contains(&arch.as_str()) {
         let arch = onetrip_ir::text::shown(&arch);
         return Err(ConfigError::Arch { file: file.name().into(), arch, known: known.join(", ") });
     }
@@ -215,7 +213,7 @@ mod tests {
             w.set(format!("llama.{key}"), value.clone());
         }
         let file = ModelFile::from_slice("test.gguf", &w.to_bytes().expect("a small file")).expect("opens");
-        Config::read(&file).err().map_or(String::new(), |e| e.to_string())
+        Config::read(&file, &crate::arch::names()).err().map_or(String::new(), |e| e.to_string())
     }
 
     #[test]

@@ -13,7 +13,7 @@ use onetrip_ir::plan::Plan;
 use onetrip_ir::target::{Compute, RowClass, Target};
 use onetrip_ir::tensor::Sig;
 
-use crate::arch::PAGES;
+use crate::arch::{self, PAGES};
 use crate::config::{Config, ConfigError};
 use crate::files::{FileError, ModelFile};
 use crate::page::{Page, PageError, Want};
@@ -94,7 +94,7 @@ impl Model {
 
     /// A model of an opened file: reads the configuration, finds every weight that the page names, chooses layouts.
     pub fn new(file: ModelFile, options: ModelOptions) -> Result<Model, ModelError> {
-        let config = Config::read(&file)?;
+        let config = Config::read(&file, &arch::names())?;
         let file = Arc::new(file);
         let weights = Weights::new(file.clone(), &config.arch, config.norm_plus_one, options.weights, options.target);
         let mut model = Model { file, config, options, weights, layouts: Layouts::new(), states: vec![] };

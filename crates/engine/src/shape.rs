@@ -311,7 +311,10 @@ mod tests {
             for format in ["f32", "f16", "q8_0", "q4_0", "q4_1"] {
                 let file = open(&format!("shape:{}:{format}", shape.name)).expect("a header");
                 assert!(file.is_header_only());
-                assert_eq!(Config::read(&file).expect("a configuration").layers as u64, shape.layers);
+                assert_eq!(
+                    Config::read(&file, &crate::arch::names()).expect("a configuration").layers as u64,
+                    shape.layers
+                );
             }
         }
     }
@@ -339,7 +342,8 @@ mod tests {
         for layers in ["0", "25", "x", ""] {
             assert!(error(&format!("shape:qwen2.5-0.5b@{layers}:f16")).contains("1 to 24"));
         }
-        let first = Config::read(&open("shape:qwen3.5-9b@4:q4_0").expect("a header")).expect("a configuration");
+        let first = Config::read(&open("shape:qwen3.5-9b@4:q4_0").expect("a header"), &crate::arch::names())
+            .expect("a configuration");
         assert_eq!((first.layers, first.recurrent.map(|r| r.is_attention(3))), (4, Some(true)));
         // Rows of 896 are not whole blocks of 256.
         assert!(error("shape:qwen2.5-0.5b:q4_k").contains("whole blocks"));
