@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
+use onetrip_device_common::arena::{GUARD, POISON, Slots};
+use onetrip_device_common::recording::{Entry, check_batch, kept, with_kernel};
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::cpu::items::Items;
@@ -22,11 +24,8 @@ pub mod pool;
 
 use pool::Pool;
 
-/// What a recording does, in order.
-enum Entry {
-    Dispatch(usize),
-    Stamp,
-}
+/// The device's name.
+const NAME: &str = "cpu";
 
 /// A recording of this device: the plan and what to do with its rows. It serves every batch of the plan's class.
 struct CpuRecording {
@@ -42,7 +41,7 @@ pub struct CpuDevice {
     states: Vec<AlignedBytes>,
     arena: AlignedBytes,
     /// Place of each slot in the arena in the last run.
-    offsets: Vec<(usize, usize)>,
+    slots: Slots,
     guard: usize,
     overlaps: usize,
     recording: Option<CpuRecording>,
@@ -70,7 +69,7 @@ impl CpuDevice {
             weights: vec![],
             states: vec![],
             arena: AlignedBytes::default(),
-            offsets: vec![],
+            slots: Slots::default(),
             guard: 0,
             overlaps: 0,
             recording: None,
@@ -91,16 +90,11 @@ impl CpuDevice {
 
     /// Places the plan's slots in the arena for a batch.
     fn place_slots(&mut self, plan: &Plan, batch: &StepBatch) -> Result<(), DeviceError> {
-        self.offsets.clear();
-        let mut end = 0u64;
-        for bytes in plan.slot_bytes(batch.bind()) {
-            self.offsets.push((end as usize, bytes as usize));
-            end =
-                end.saturating_add(bytes).saturating_add((ALIGN - 1 + self.guard) as u64) / ALIGN as u64 * ALIGN as u64;
-        }
-        if end as usize > self.arena.as_ref().len() {
-            let made = AlignedBytes::try_zeroed(end as usize);
-            self.arena = made.ok_or_else(|| self.error_memory(end, "slots of a step"))?;
+        self.slots = Slots::place(plan.slot_bytes(batch.bind()), ALIGN as u64, self.guard as u64);
+        let bytes = self.slots.bytes;
+        if bytes as usize > self.arena.as_ref().len() {
+            let made = AlignedBytes::try_zeroed(bytes as usize);
+            self.arena = made.ok_or_else(|| self.error_memory(bytes, "slots of a step"))?;
         }
         if self.guard > 0 {
             self.arena.as_mut().fill(POISON);
@@ -109,14 +103,9 @@ impl CpuDevice {
     }
 }
 
-/// Fills slots and guards in tests: four of it are a NaN.
-const POISON: u8 = 0xff;
-/// Guard bytes behind each slot in tests.
-const GUARD: usize = 256;
-
 impl Device for CpuDevice {
     fn name(&self) -> &str {
-        "cpu"
+        NAME
     }
 
     fn target(&self) -> Target {
@@ -145,10 +134,7 @@ impl Device for CpuDevice {
 
     fn encode(&mut self, n: usize) -> Result<(), DeviceError> {
         let Some(r) = &mut self.recording else { return Ok(()) };
-        let d = &r.plan.dispatches[n];
-        if let Some(why) = d.gap {
-            return Err(DeviceError::Gap { n, name: d.name.clone(), device: "cpu".into(), why });
-        }
+        with_kernel(&r.plan, n, NAME)?;
         r.entries.push(Entry::Dispatch(n));
         Ok(())
     }
@@ -174,21 +160,19 @@ impl Device for CpuDevice {
     }
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
-        let Some(Some(r)) = recording.0.downcast_ref::<Option<CpuRecording>>() else {
-            return Err(DeviceError::Batch("the recording is not one of the CPU device".into()));
-        };
+        let r: &CpuRecording = kept(recording, "CPU")?;
         let plan = &*r.plan;
-        if batch.rope.len() != plan.ropes.len() {
-            let (have, want) = (batch.rope.len(), plan.ropes.len());
-            return Err(DeviceError::Batch(format!("{have} rotary tables, the plan has {want}")));
-        }
+        check_batch(plan, batch)?;
         self.place_slots(plan, batch)?;
         let arena = self.arena.raw();
         let states: Vec<RawBuf> = self.states.iter_mut().map(|s| s.raw()).collect();
         let resolve = |b: &BufRef| match *b {
             BufRef::Weight(w) => RawBuf::read_only((*self.weights[w]).as_ref()),
             BufRef::State(s) => states[s],
-            BufRef::Slot(s) => arena.slice(self.offsets[s].0, self.offsets[s].1),
+            BufRef::Slot(s) => {
+                let (at, bytes) = self.slots.at[s];
+                arena.slice(at as usize, bytes as usize)
+            }
             // Only text kernels have these: CPU kernels read the batch itself.
             BufRef::Batch | BufRef::Feed | BufRef::Zeros => RawBuf::read_only(&[]),
         };
@@ -278,7 +262,7 @@ impl Device for CpuDevice {
             return Err(DeviceError::Batch("outputs of an earlier run are gone".into()));
         }
         let (slot, width) = plan.outputs[index];
-        let (at, _) = self.offsets[slot];
+        let at = self.slots.start(slot);
         Ok(bytemuck::cast_slice(&self.arena.as_ref()[at..at + rows * width * 4]).to_vec())
     }
 
@@ -312,9 +296,6 @@ impl TestDevice for CpuDevice {
     }
 
     fn guards_intact(&mut self) -> bool {
-        let arena = self.arena.as_ref();
-        let ends = self.offsets.iter().map(|(at, len)| at + len);
-        let intact = ends.into_iter().all(|end| arena[end..end + self.guard].iter().all(|b| *b == POISON));
-        intact && self.overlaps == 0
+        self.slots.are_guarded(self.arena.as_ref(), self.guard) && self.overlaps == 0
     }
 }

@@ -3,57 +3,16 @@
 //! `each` is a launch for every dispatch, `every:K` a graph of K, `tick` a graph of all, both made afresh each time;
 //! `replay` keeps the graph of a shape of batch once it is seen for the second time. Nothing here waits for the GPU.
 
-use std::collections::HashMap;
-use std::sync::Arc;
 use std::time::Instant;
 
+use onetrip_device_common::recording::{Entry, dispatches, groups, stamps};
 use onetrip_ir::batch::StepBatch;
-use onetrip_ir::device::{Commit, DeviceError};
-use onetrip_ir::kernel::{Code, Text};
-use onetrip_ir::plan::Plan;
+use onetrip_ir::device::{Commit, DeviceError, HandOver};
+use onetrip_ir::kernel::Code;
 
-use crate::CudaDevice;
-use crate::driver::{DriverError, Graph, Kernel, Kind, Shape};
-
-/// Recorded graphs that a recording keeps: one a shape of batch.
-pub(crate) const GRAPHS: usize = 64;
-
-/// What a recording does, in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
-    Dispatch(usize),
-    Stamp,
-}
-
-/// The entries in groups of `size` dispatches; what is behind the last dispatch goes with it.
-fn groups(entries: &[Entry], size: usize) -> Vec<&[Entry]> {
-    let (mut all, mut start, mut since) = (vec![], 0, 0);
-    for (at, entry) in entries.iter().enumerate() {
-        if matches!(entry, Entry::Dispatch(_)) {
-            if since == size {
-                all.push(&entries[start..at]);
-                (start, since) = (at, 0);
-            }
-            since += 1;
-        }
-    }
-    all.push(&entries[start..]);
-    all
-}
-
-/// By the shape of the batch: the generation of memory that a graph was made in, and the graph.
-type Graphs = HashMap<Vec<u64>, Option<(u64, Graph)>>;
-
-pub(crate) struct CudaRecording {
-    pub plan: Arc<Plan>,
-    pub entries: Vec<Entry>,
-    /// Kernels of the plan's rows.
-    pub kernels: Vec<Option<(Kernel, Arc<Text>)>>,
-    /// What all of them ask for: see [`crate::driver::CARVEOUT`].
-    pub carveout: Option<u32>,
-    /// Graphs by the shape of the batch; none after its first run, which is not worth a graph yet.
-    pub graphs: std::sync::Mutex<Graphs>,
-}
+use crate::device::CudaDevice;
+use crate::driver::{DriverError, Graph, Kind, Shape};
+use crate::recording::{CudaRecording, GRAPHS};
 
 impl CudaDevice {
     /// Launches dispatches one by one; stamps are events, from number `event` on. Gives how many dispatches that were.
@@ -133,9 +92,10 @@ impl CudaDevice {
 
     /// Events that the run's stamps need: those of the recording, else two for each submission where they are asked for.
     pub(crate) fn stamps_of(&self, r: &CudaRecording) -> (usize, bool) {
-        let own = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
-        let (dispatches, is_asked) = (r.entries.len() - own, self.how.timed && own == 0);
-        (if is_asked { 2 * self.commit().submissions(dispatches) } else { own }, is_asked)
+        let dispatches = dispatches(&r.entries);
+        let own = r.entries.len() - dispatches;
+        let how = HandOver { commit: self.commit(), ..self.how };
+        (stamps(own, dispatches, how), how.timed && own == 0)
     }
 
     /// Hands the run over, as the policy says. With stamps of the recording each dispatch is launched by itself.
@@ -173,7 +133,7 @@ impl CudaDevice {
         submitted: &mut dyn FnMut(u64, u64),
     ) -> Result<(), (Option<usize>, DriverError)> {
         let (stamps, is_timed) = self.stamps_of(r);
-        let launches = |entries: &[Entry]| entries.iter().filter(|e| matches!(e, Entry::Dispatch(_))).count() as u64;
+        let launches = |entries: &[Entry]| dispatches(entries) as u64;
         if stamps > 0 && !is_timed {
             // The first by itself: the GPU is at work from then on.
             let (first, rest) = r.entries.split_at(groups(&r.entries, 1)[0].len());
@@ -239,25 +199,5 @@ impl CudaDevice {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn groups_hold_so_many_dispatches_and_every_entry_once() {
-        use Entry::{Dispatch, Stamp};
-        let entries = [Stamp, Dispatch(0), Stamp, Stamp, Dispatch(1), Stamp, Dispatch(2)];
-        let lens = |size| groups(&entries, size).iter().map(|g| g.len()).collect::<Vec<_>>();
-        assert_eq!(lens(1), [4, 2, 1]);
-        assert_eq!(lens(2), [6, 1]);
-        assert_eq!(lens(usize::MAX), [7]);
-        assert_eq!(groups(&[], 8), [&[] as &[Entry]]);
-        for (size, commit) in [(1, Commit::Each), (2, Commit::Every(2)), (usize::MAX, Commit::Tick)] {
-            assert_eq!(groups(&entries, size).concat(), entries);
-            assert_eq!(groups(&entries, size).len(), commit.submissions(3));
-        }
     }
 }

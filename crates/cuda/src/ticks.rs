@@ -5,47 +5,17 @@
 //! kernel of a tick is not launched dependent: it begins when the tick before is done. So what kernels may read before they
 //! wait (weights, the batch, what earlier ticks wrote to a cache) is as complete as in a submission of its own.
 
-use std::cell::Cell;
+use onetrip_device_common::recording::{Entry, check_batch, kept};
+use onetrip_ir::batch::StepBatch;
+use onetrip_ir::device::{Device, DeviceError, Recording, Ticket};
+use onetrip_ir::plan::{BufRef, Plan};
 
-use super::*;
-use crate::hand_over::GRAPHS;
+use crate::device::{ALIGN, CudaDevice};
+use crate::driver::DriverError;
+use crate::recording::{CudaRecording, GRAPHS};
 
 /// Ticks that one submission may have.
 pub(crate) const MOST_TICKS: usize = 32;
-
-/// Where the ticks of a submission have places of their own; of a run alone nothing.
-#[derive(Default)]
-pub(crate) struct Places {
-    /// The tick that is being launched.
-    tick: Cell<u64>,
-    /// From the batch of one tick to that of the next, in bytes.
-    batch: u64,
-    /// From the outputs of one tick to those of the next, in bytes.
-    part: u64,
-    /// Slots of outputs, and where each begins in a part.
-    slots: Vec<(usize, u64)>,
-    outputs: Option<Memory>,
-}
-
-impl Places {
-    /// From now on there is one tick.
-    pub(crate) fn alone(&mut self) {
-        self.tick.set(0);
-        self.batch = 0;
-        self.slots.clear();
-    }
-
-    /// Where the tick's batch is, from the first one's.
-    pub(crate) fn batch(&self) -> u64 {
-        self.tick.get() * self.batch
-    }
-
-    /// Where the tick has a slot of its own.
-    pub(crate) fn slot(&self, slot: usize) -> Option<u64> {
-        let (_, at) = self.slots.iter().find(|(s, _)| *s == slot)?;
-        Some(self.outputs.as_ref()?.at + self.tick.get() * self.part + at)
-    }
-}
 
 /// The batches' words one behind the other, each as long as the longest, and that length in bytes.
 fn joined(batches: &[StepBatch]) -> (Vec<u32>, u64) {
@@ -95,13 +65,13 @@ impl CudaDevice {
         recording: &Recording,
         batches: &[StepBatch],
     ) -> Result<Vec<Ticket>, DeviceError> {
-        let r = recorded(recording)?;
+        let r: &CudaRecording = kept(recording, "CUDA")?;
         let ticks = batches.len();
         let has_stamps = r.entries.iter().any(|e| matches!(e, Entry::Stamp));
         if ticks > self.most_ticks() || has_stamps || self.guard {
             return Err(DeviceError::Batch(format!("{ticks} ticks in one submission, which is for plain replays")));
         }
-        batches.iter().try_for_each(|batch| check_ropes(&r.plan, batch))?;
+        batches.iter().try_for_each(|batch| check_batch(&r.plan, batch))?;
         self.gpu.enter().map_err(|e| self.failed(e))?;
         let slot = self.free_place()?;
         let sizes: Vec<Vec<u64>> = batches.iter().map(|b| r.plan.slot_bytes(b.bind())).collect();

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use onetrip_device_common::arena::{GUARD, POISON, is_intact};
+use onetrip_device_common::recording::{check_batch, kept, stamps, with_kernel};
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::device::{
     Choice, Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
@@ -94,10 +96,9 @@ pub struct GpuDevice {
     host: HostTime,
 }
 
-/// Fills slots and guards in tests: four of it are a NaN.
-const POISON: u8 = 0xff;
-/// Guard bytes behind each slot in tests.
-const GUARD: u64 = 256;
+/// The device's name.
+const NAME: &str = "gpu";
+
 fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -217,7 +218,7 @@ impl GpuDevice {
             // They are filled at once: not in front of a run that was given to the encoding thread.
             self.settle()?;
         }
-        let guard = if self.guarded.is_some() { GUARD } else { 0 };
+        let guard = if self.guarded.is_some() { GUARD as u64 } else { 0 };
         for (i, bytes) in bytes.iter().enumerate() {
             let wanted = (bytes + guard).max(16).next_multiple_of(16);
             if self.slots.get(i).is_some_and(|b| b.size() >= wanted) {
@@ -233,7 +234,7 @@ impl GpuDevice {
         if let Some(noted) = &mut self.guarded {
             noted.clear();
             for (slot, bytes) in self.slots.iter().zip(bytes) {
-                self.memory.write(slot, 0, &vec![POISON; (bytes.next_multiple_of(4) + GUARD) as usize]);
+                self.memory.write(slot, 0, &vec![POISON; bytes.next_multiple_of(4) as usize + GUARD]);
                 noted.push(bytes.next_multiple_of(4));
             }
         }
@@ -283,10 +284,7 @@ impl GpuDevice {
     /// Clocks for the stamps of a run, where any are wanted and the device has clocks.
     fn clocks_for(&mut self, r: &GpuRecording) -> Result<Option<Arc<Clocks>>, DeviceError> {
         let own = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
-        let count = match self.how.timed && own == 0 {
-            true => 2 * self.how.commit.submissions(r.dispatches()),
-            false => own,
-        };
+        let count = stamps(own, r.dispatches(), self.how);
         let count = u32::try_from(count).unwrap_or(u32::MAX);
         if count == 0 || count > MAX_STAMPS || !self.features.contains(Features::TIMESTAMP_QUERY) {
             return Ok(None);
@@ -329,7 +327,7 @@ impl GpuDevice {
 
 impl Device for GpuDevice {
     fn name(&self) -> &str {
-        "gpu"
+        NAME
     }
 
     fn target(&self) -> Target {
@@ -362,10 +360,7 @@ impl Device for GpuDevice {
 
     fn encode(&mut self, n: usize) -> Result<(), DeviceError> {
         let Some(r) = &mut self.recording else { return Ok(()) };
-        let d = &r.plan.dispatches[n];
-        if let Some(why) = d.gap {
-            return Err(DeviceError::Gap { n, name: d.name.clone(), device: "gpu".into(), why });
-        }
+        let d = with_kernel(&r.plan, n, NAME)?;
         let Some(Code::Text(text)) = &d.code else {
             let why = "the kernel is not one in WGSL".to_string();
             return Err(DeviceError::Failed { device: self.adapter.clone(), at: format!(" at dispatch {n}"), why });
@@ -405,14 +400,9 @@ impl Device for GpuDevice {
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
         self.check()?;
-        let Some(Some(r)) = recording.0.downcast_ref::<Option<Arc<GpuRecording>>>() else {
-            return Err(DeviceError::Batch("the recording is not one of the wgpu device".into()));
-        };
+        let r: &Arc<GpuRecording> = kept(recording, "wgpu")?;
         let plan = &*r.plan;
-        if batch.rope.len() != plan.ropes.len() {
-            let (have, want) = (batch.rope.len(), plan.ropes.len());
-            return Err(DeviceError::Batch(format!("{have} rotary tables, the plan has {want}")));
-        }
+        check_batch(plan, batch)?;
         if batch.seqs.len() as u64 > FEED {
             return Err(DeviceError::Batch(format!("{} sequences, there is room for {FEED}", batch.seqs.len())));
         }
@@ -552,8 +542,7 @@ impl TestDevice for GpuDevice {
     fn guards_intact(&mut self) -> bool {
         let Some(sizes) = &self.guarded else { return true };
         let intact = |(slot, &bytes): (&Buffer, &u64)| {
-            let guard = self.memory.read(slot, bytes, GUARD);
-            guard.is_ok_and(|g| g.iter().all(|b| *b == POISON))
+            self.memory.read(slot, bytes, GUARD as u64).is_ok_and(|guard| is_intact(&guard))
         };
         self.slots.iter().zip(sizes).all(intact)
     }

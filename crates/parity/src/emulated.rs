@@ -9,6 +9,8 @@ use libtest_mimic::{Failed, Trial};
 use onetrip_core::codegen::cuda::MACHINE;
 use onetrip_core::ops::{Case, Op};
 use onetrip_core::selftest::case_plan;
+use onetrip_device_common::arena::{GUARD, POISON, Slots};
+use onetrip_device_common::recording::{kept, with_kernel};
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
 use onetrip_engine::page::Want;
@@ -29,9 +31,8 @@ mod units;
 
 use units::{Kernel, STACKS};
 
-/// Guard bytes behind each slot in tests, and what they and the slots are filled with: four of it are a NaN.
-const GUARD: usize = 256;
-const POISON: u8 = 0xff;
+/// The device's name.
+const NAME: &str = "emulated";
 
 /// A plan with the kernel of each dispatch that has one, or why it did not compile.
 struct Recorded {
@@ -45,7 +46,7 @@ pub struct Emulated {
     weights: Vec<AlignedBytes>,
     states: Vec<AlignedBytes>,
     arena: AlignedBytes,
-    offsets: Vec<(usize, usize)>,
+    slots: Slots,
     feed: AlignedBytes,
     zeros: AlignedBytes,
     /// Stacks of a kernel's threads: most are never touched.
@@ -66,7 +67,7 @@ impl Emulated {
             weights: vec![],
             states: vec![],
             arena: AlignedBytes::default(),
-            offsets: vec![],
+            slots: Slots::default(),
             feed: AlignedBytes::zeroed(1 << 12),
             zeros: AlignedBytes::zeroed(1 << 16),
             stacks: vec![0; STACKS],
@@ -78,20 +79,15 @@ impl Emulated {
     }
 
     fn place_slots(&mut self, plan: &Plan, batch: &StepBatch) {
-        self.offsets.clear();
-        let mut end = 0;
-        for bytes in plan.slot_bytes(batch.bind()) {
-            self.offsets.push((end, bytes as usize));
-            end = (end + bytes as usize + GUARD).next_multiple_of(256);
-        }
-        self.arena = AlignedBytes::zeroed(end.max(1));
+        self.slots = Slots::place(plan.slot_bytes(batch.bind()), 256, GUARD as u64);
+        self.arena = AlignedBytes::zeroed(self.slots.bytes.max(1) as usize);
         self.arena.as_mut().fill(POISON);
     }
 }
 
 impl Device for Emulated {
     fn name(&self) -> &str {
-        "emulated"
+        NAME
     }
 
     fn target(&self) -> Target {
@@ -122,13 +118,12 @@ impl Device for Emulated {
 
     fn encode(&mut self, n: usize) -> Result<(), DeviceError> {
         let Some(Recorded { plan, kernels }) = &self.recorded else { return Ok(()) };
-        let (d, device) = (&plan.dispatches[n], || "emulated".to_owned());
-        match (d.gap, &kernels[n]) {
-            (Some(why), _) => Err(DeviceError::Gap { n, name: d.name.clone(), device: device(), why }),
-            (None, Some(Err(why))) => {
-                Err(DeviceError::Failed { device: device(), at: format!(" at {}", d.name), why: why.clone() })
+        let d = with_kernel(plan, n, NAME)?;
+        match &kernels[n] {
+            Some(Err(why)) => {
+                Err(DeviceError::Failed { device: NAME.into(), at: format!(" at {}", d.name), why: why.clone() })
             }
-            (None, _) => Ok(()),
+            Some(Ok(_)) | None => Ok(()),
         }
     }
 
@@ -143,9 +138,7 @@ impl Device for Emulated {
     }
 
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError> {
-        let Some(Some(Recorded { plan, kernels })) = recording.0.downcast_ref::<Option<Recorded>>() else {
-            return Err(DeviceError::Batch("the recording is not one of this device".into()));
-        };
+        let Recorded { plan, kernels } = kept(recording, NAME)?;
         self.place_slots(plan, batch);
         let mut words = AlignedBytes::copy_of(bytemuck::cast_slice(&batch.words()));
         for (d, kernel) in plan.dispatches.iter().zip(kernels) {
@@ -155,7 +148,7 @@ impl Device for Emulated {
                 .map(|arg| match *arg {
                     BufRef::Weight(w) => self.weights[w].as_mut().as_mut_ptr(),
                     BufRef::State(s) => self.states[s].as_mut().as_mut_ptr(),
-                    BufRef::Slot(s) => self.arena.as_mut()[self.offsets[s].0..].as_mut_ptr(),
+                    BufRef::Slot(s) => self.arena.as_mut()[self.slots.start(s)..].as_mut_ptr(),
                     BufRef::Batch => words.as_mut().as_mut_ptr(),
                     BufRef::Feed => self.feed.as_mut().as_mut_ptr(),
                     BufRef::Zeros => self.zeros.as_mut().as_mut_ptr(),
@@ -180,10 +173,7 @@ impl Device for Emulated {
         }
         self.runs += 1;
         self.counts.commits += 1;
-        let bytes = |&(slot, _): &(usize, usize)| {
-            let (at, len) = self.offsets[slot];
-            AlignedBytes::copy_of(&self.arena.as_ref()[at..at + len])
-        };
+        let bytes = |&(slot, _): &(usize, usize)| AlignedBytes::copy_of(self.slots.of(self.arena.as_ref(), slot));
         self.kept.push_back((self.runs, plan.outputs.iter().map(bytes).collect()));
         if self.kept.len() > RING {
             self.kept.pop_front();
@@ -248,8 +238,7 @@ impl TestDevice for Emulated {
     fn set_guards(&mut self, _: bool) {}
 
     fn guards_intact(&mut self) -> bool {
-        let arena = self.arena.as_ref();
-        self.offsets.iter().map(|(at, len)| at + len).all(|end| arena[end..end + GUARD].iter().all(|b| *b == POISON))
+        self.slots.are_guarded(self.arena.as_ref(), GUARD)
     }
 }
 

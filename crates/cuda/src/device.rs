@@ -1,0 +1,314 @@
+//! The GPU's memory, kernels and ring of outputs: what the parts of this device work on.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use onetrip_device_common::arena::{GUARD, POISON, Slots};
+use onetrip_ir::batch::StepBatch;
+use onetrip_ir::device::{Commit, Counts, DeviceError, HandOver, HostTime, RING};
+use onetrip_ir::kernel::Text;
+use onetrip_ir::plan::{BufRef, Plan};
+
+use crate::driver::{self, DriverError, Event, Gpu, Kernel, Kind, Memory, NoGpu, Pinned, Properties};
+use crate::faults;
+use crate::lt::Lt;
+use crate::nvrtc::{CompileError, Compiler};
+use crate::places::Places;
+use crate::recording::CudaRecording;
+
+/// Slots and operands begin at multiples of this.
+pub(crate) const ALIGN: u64 = 256;
+/// Bytes of zeroed words that kernels count in.
+pub(crate) const ZEROS: u64 = 4 << 20;
+/// Outputs up to this size are copied to the host with every run; larger ones are expected to be read at once.
+pub(crate) const STAGED: u64 = 64 << 20;
+
+/// What can be chosen when the device is opened.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which GPU.
+    pub ordinal: usize,
+    /// Kernels wait for the end of the one before them.
+    pub serial: bool,
+    /// One launch each, and the host waits behind every one: a failure is said at its dispatch.
+    pub sync: bool,
+    /// For tests: kernels in which every warp waits a random short while, of this seed, before what it waits for and before
+    /// it lets the next kernel begin.
+    pub delays: Option<u32>,
+    /// Products of matrices run on our own kernels, though cuBLASLt may be there.
+    pub own: bool,
+    /// Folder for compiled kernels.
+    pub cache: Option<PathBuf>,
+    /// Folders where libraries are looked for besides the usual places.
+    pub libraries: Vec<PathBuf>,
+}
+
+/// Why the device cannot be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is no GPU to use.
+    #[error(transparent)]
+    NoGpu(#[from] NoGpu),
+    /// There is no compiler.
+    #[error(transparent)]
+    Compiler(#[from] CompileError),
+    /// The driver refused.
+    #[error(transparent)]
+    Driver(#[from] DriverError),
+}
+
+/// What a run left on the host.
+pub(crate) struct Kept {
+    /// The first run of the submission, and how many it has.
+    pub(crate) run: u64,
+    pub(crate) ticks: u64,
+    pub(crate) done: Event,
+    /// Batch words on their way.
+    pub(crate) words: Pinned,
+    /// Outputs of the runs, in order: where each begins, and how many bytes of it are here.
+    pub(crate) outputs: Pinned,
+    pub(crate) at: Vec<(u64, u64)>,
+}
+
+/// The device.
+pub struct CudaDevice {
+    // Memory goes before the context it is in.
+    pub(crate) weights: Vec<Memory>,
+    pub(crate) weight_at: Vec<u64>,
+    pub(crate) states: Vec<Memory>,
+    pub(crate) arena: Option<Memory>,
+    pub(crate) words: Option<Memory>,
+    pub(crate) feed: Memory,
+    pub(crate) zeros: Memory,
+    pub(crate) places: Places,
+    pub(crate) ring: Vec<Kept>,
+    pub(crate) events: Vec<Event>,
+    pub(crate) kernels: HashMap<Text, Kernel>,
+    pub(crate) recording: Option<CudaRecording>,
+    pub(crate) slots: Slots,
+    /// Rises when memory moves: graphs made before cannot be replayed.
+    pub(crate) generation: u64,
+    pub(crate) guard: bool,
+    pub(crate) stamps: Vec<f64>,
+    pub(crate) runs: u64,
+    pub(crate) launches: u64,
+    pub(crate) counts: Counts,
+    pub(crate) how: HandOver,
+    pub(crate) host: HostTime,
+    pub(crate) compiler: Compiler,
+    pub(crate) options: Options,
+    pub(crate) properties: Properties,
+    pub(crate) name: String,
+    pub(crate) lt: Option<Lt>,
+    pub(crate) gpu: Gpu,
+}
+
+impl CudaDevice {
+    /// Opens a GPU.
+    pub fn open(options: Options) -> Result<CudaDevice, OpenError> {
+        let all = driver::list(&options.libraries)?;
+        let none = NoGpu::None(options.ordinal, all.len() as i32);
+        let properties = all.into_iter().nth(options.ordinal).ok_or(none)?;
+        let mut compiler = Compiler::new(properties.sm, options.cache.clone(), &options.libraries)?;
+        compiler.defines.extend(options.delays.map(|seed| format!("-DDELAYS={seed}u")));
+        let gpu = Gpu::open(options.ordinal)?;
+        let lt = if options.own { None } else { Lt::open(&gpu, &options.libraries)? };
+        let (feed, zeros) = (gpu.memory(1 << 16)?, gpu.memory(ZEROS)?);
+        gpu.fill(feed.at, 0, feed.bytes)?;
+        gpu.fill(zeros.at, 0, zeros.bytes)?;
+        let mut ring = vec![];
+        for _ in 0..RING {
+            let (done, words, outputs) = (gpu.event(false)?, gpu.pinned(1 << 16)?, gpu.pinned(1 << 16)?);
+            ring.push(Kept { run: 0, ticks: 0, done, words, outputs, at: vec![] });
+        }
+        let name = if options.ordinal == 0 { "cuda".into() } else { format!("cuda:{}", options.ordinal) };
+        Ok(CudaDevice {
+            weights: vec![],
+            weight_at: vec![],
+            states: vec![],
+            arena: None,
+            words: None,
+            feed,
+            zeros,
+            places: Default::default(),
+            ring,
+            events: vec![],
+            kernels: HashMap::new(),
+            recording: None,
+            slots: Slots::default(),
+            generation: 0,
+            guard: false,
+            stamps: vec![],
+            runs: 0,
+            launches: 0,
+            counts: Counts::default(),
+            how: HandOver::by(Commit::Replay),
+            host: HostTime::default(),
+            compiler,
+            options,
+            properties,
+            name,
+            lt,
+            gpu,
+        })
+    }
+
+    /// What the GPU is.
+    pub fn properties(&self) -> &Properties {
+        &self.properties
+    }
+
+    /// What the compiler is asked for, and its version.
+    pub fn compiler(&self) -> &Compiler {
+        &self.compiler
+    }
+
+    /// Compiles kernels that will be wanted, on all processors.
+    pub fn prepare(&mut self, texts: &[Arc<Text>]) -> Result<(), DeviceError> {
+        let mut wanted: Vec<&Arc<Text>> = texts.iter().filter(|t| !self.kernels.contains_key(&***t)).collect();
+        wanted.sort_by(|a, b| a.source.cmp(&b.source));
+        wanted.dedup();
+        let sources: Vec<(&str, &str)> = wanted.iter().map(|t| (&*t.entry, &*t.source)).collect();
+        let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let codes = self.compiler.compile_all(&sources, threads);
+        for (text, code) in wanted.into_iter().zip(codes) {
+            let failed = |why: String| DeviceError::Failed { device: self.name.clone(), at: String::new(), why };
+            let code = code.map_err(|e| failed(e.to_string()))?;
+            let load = |code: &[u8]| self.gpu.load(code, &text.entry, text.shared);
+            let kernel = match load(&code) {
+                // What was kept of it may be damaged.
+                Err(e) if e.kind == Kind::Other => {
+                    let code = self.compiler.compile_anew(&text.entry, &text.source);
+                    load(&code.map_err(|e| failed(e.to_string()))?)
+                }
+                loaded => loaded,
+            };
+            let kernel = kernel.map_err(|e| failed(e.to_string()))?;
+            self.kernels.insert((**text).clone(), kernel);
+        }
+        Ok(())
+    }
+
+    /// Places the plan's slots in the arena for a batch.
+    pub(crate) fn place_slots(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
+        let guard = if self.guard { GUARD as u64 } else { 0 };
+        self.slots = Slots::place(bytes.iter().copied(), ALIGN, guard);
+        let end = self.slots.bytes;
+        if self.arena.as_ref().is_none_or(|a| a.bytes < end) {
+            self.gpu.wait().map_err(|e| self.failed(e))?;
+            self.arena = None;
+            self.arena = Some(self.allocate(end, "slots of a step")?);
+            self.generation += 1;
+        }
+        if self.guard
+            && let Some(arena) = &self.arena
+        {
+            self.gpu.fill(arena.at, POISON, arena.bytes).map_err(|e| self.failed(e))?;
+        }
+        Ok(())
+    }
+
+    /// Copies the batch's words to the device, in order with everything else.
+    pub(crate) fn send_words(&mut self, words: &[u32], slot: usize) -> Result<(), DeviceError> {
+        let bytes: &[u8] = bytemuck::cast_slice(words);
+        if self.words.as_ref().is_none_or(|w| w.bytes < bytes.len() as u64) {
+            self.gpu.wait().map_err(|e| self.failed(e))?;
+            self.words = None;
+            self.words =
+                Some(self.allocate((bytes.len() as u64 * 2).next_power_of_two().max(1 << 16), "the step batch")?);
+            self.generation += 1;
+        }
+        if self.ring[slot].words.bytes().len() < bytes.len() {
+            let room = self.gpu.pinned(bytes.len().next_power_of_two()).map_err(|e| self.failed(e))?;
+            self.ring[slot].words = room;
+        }
+        let kept = &mut self.ring[slot];
+        kept.words.bytes_mut()[..bytes.len()].copy_from_slice(bytes);
+        let at = self.words.as_ref().map_or(0, |w| w.at);
+        self.gpu.write_later(at, &self.ring[slot].words, bytes.len()).map_err(|e| self.failed(e))
+    }
+
+    /// The place of the ring for the next submission, when what was in it before is done.
+    pub(crate) fn free_place(&mut self) -> Result<usize, DeviceError> {
+        let slot = (self.launches % RING as u64) as usize;
+        if self.ring[slot].run > 0 {
+            self.ring[slot].done.wait().map_err(|e| self.failed(e))?;
+        }
+        Ok(slot)
+    }
+
+    pub(crate) fn address(&self, operand: &BufRef) -> u64 {
+        let slots = self.arena.as_ref().map_or(0, |a| a.at);
+        match *operand {
+            BufRef::Weight(w) => self.weight_at[w],
+            BufRef::State(s) => self.states[s].at,
+            BufRef::Slot(s) => self.places.slot(s).unwrap_or(slots + self.slots.at[s].0),
+            BufRef::Batch => self.words.as_ref().map_or(0, |w| w.at) + self.places.batch(),
+            BufRef::Feed => self.feed.at,
+            BufRef::Zeros => self.zeros.at,
+        }
+    }
+
+    /// Copies the outputs of the run to the host behind it, and marks its end.
+    pub(crate) fn keep_outputs(&mut self, plan: &Plan, batch: &StepBatch, slot: usize) -> Result<(), DeviceError> {
+        // Rows are the batch's as a rule; what an output has beyond them (a convolution's window) is read from its slot.
+        let rows = batch.bind().t;
+        let wanted = |slot: u64, width: usize| slot.min(rows * width as u64 * 4);
+        let mut at = vec![];
+        let mut end = 0u64;
+        for &(s, width) in &plan.outputs {
+            let bytes = wanted(self.slots.at[s].1, width);
+            at.push((end, bytes));
+            end += bytes.next_multiple_of(ALIGN);
+        }
+        if end > STAGED {
+            at.clear();
+        } else if end > self.ring[slot].outputs.bytes().len() as u64 {
+            let room = self.gpu.pinned((end as usize).next_power_of_two()).map_err(|e| self.failed(e))?;
+            self.ring[slot].outputs = room;
+        }
+        for (&(s, _), &(to, bytes)) in plan.outputs.iter().zip(&at) {
+            let (from, to) = (self.address(&BufRef::Slot(s)), to as usize);
+            let copied = self.gpu.read_part(from, &self.ring[slot].outputs, to, bytes as usize);
+            copied.map_err(|e| self.failed(e))?;
+        }
+        self.gpu.mark(&self.ring[slot].done).map_err(|e| self.failed(e))?;
+        self.ring[slot].at = at;
+        Ok(())
+    }
+}
+
+impl CudaDevice {
+    /// What the driver refused, and what is known of it.
+    pub(crate) fn failed(&self, e: DriverError) -> DeviceError {
+        let hint = match e.kind {
+            Kind::Memory => {
+                let why = format!("{e}; {}", self.memory_in_words());
+                return DeviceError::Full { device: self.name.clone(), at: String::new(), why };
+            }
+            // Launches are not waited for, so the driver tells of a fault at any later call.
+            Kind::Fatal if !self.options.sync => {
+                return DeviceError::Lost { device: self.name.clone(), why: e.to_string() };
+            }
+            Kind::Fatal => "; nothing on the GPU can be used any more: please report this with the command".into(),
+            Kind::Other => String::new(),
+        };
+        DeviceError::Failed { device: self.name.clone(), at: String::new(), why: format!("{e}{hint}") }
+    }
+
+    /// Memory for something, or why not.
+    pub(crate) fn allocate(&self, bytes: u64, what: &str) -> Result<Memory, DeviceError> {
+        self.gpu.memory(bytes).map_err(|e| match e.kind {
+            Kind::Memory => {
+                let what = format!("{what} ({})", self.memory_in_words());
+                DeviceError::Memory { device: self.name.clone(), asked: bytes, what }
+            }
+            _ => self.failed(e),
+        })
+    }
+
+    pub(crate) fn memory_in_words(&self) -> String {
+        faults::memory_in_words(self.gpu.free_memory(), self.properties.memory)
+    }
+}
