@@ -48,7 +48,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(counts::tests());
     tests.extend(predictions::tests());
     tests.extend(reference::tests());
-    tests.extend(invariants::tests());
+    tests.extend(invariants::tests(self::tests));
     tests.extend(qwen35::tests());
     let models = onetrip_engine::switch::models_dir();
     tests.extend(tokenizers::tests(models.as_deref()));

@@ -302,7 +302,7 @@ mod tests {
         for (name, _) in &budget.0 {
             let start = name.strip_suffix('*');
             let is_used = |part: &&str| start.map_or(*part == name, |start| part.starts_with(start));
-            assert!(names.iter().any(|part| is_used(part)), "{name} is no part");
+            assert!(names.iter().any(is_used), "{name} is no part");
         }
     }
 

@@ -129,11 +129,11 @@ impl Reader {
                     self.add(name, body)
                 }
                 (TokenTree::Ident(word), _, Some(body)) if word == "impl" || word == "trait" => {
-                    let names = rest[..end.unwrap_or(0)].iter().filter_map(|t| match t {
+                    let mut names = rest[..end.unwrap_or(0)].iter().filter_map(|t| match t {
                         TokenTree::Ident(name) => Some(name.to_string()),
                         _ => None,
                     });
-                    let owner = names.last();
+                    let owner = names.next_back();
                     self.within(owner, |reader| reader.tokens(body));
                 }
                 // What belongs to a type was read with it.

@@ -134,7 +134,7 @@ impl<'m> Resolver<'m> {
     fn name_here(&self, id: usize, name: &str, wanted: Wanted, from: usize, seen: &mut Seen) -> Option<Meaning<'m>> {
         let module = self.module(id);
         let child = module.children.get(name).map(|&child| Meaning::Module(child));
-        let item = module.items.contains(name).then(|| Meaning::Item(module.file.as_str()));
+        let item = module.items.contains(name).then_some(Meaning::Item(module.file.as_str()));
         let imported = |seen: &mut Seen| {
             let imports = module.imports.iter().filter(|import| import.is_public || self.is_within(from, id));
             let same = imports.filter(|import| import.name.as_deref() == Some(name));
