@@ -128,7 +128,7 @@ def main():
         g = gpus[0]
         driver = f"{g['driver'] // 1000}.{g['driver'] % 1000 // 10}"
         out(
-            f"Measured on one {g['gpu']} ({g['multiprocessors']} multiprocessors, {g['memory_bytes'] / 1e9:.0f} GB, driver for CUDA {driver}; "
+            f"Measured on one {g['gpu']} ({g['multiprocessors']} SMs, {g['memory_bytes'] / 1e9:.0f} GB, driver for CUDA {driver}; "
             f"{g['compiler']}) on {date}.\n"
         )
     else:
@@ -220,7 +220,7 @@ def main():
         out("Several ticks in one submission (`--ticks-per-launch`), Qwen2.5-0.5B Q4_0:\n")
         out(table([">ticks", ">tok/s"], rows))
     if calibrated:
-        names = ["launch", "launch.apart", "commit", "commit_wait", "submit"]
+        names = ["launch", "launch.independent", "commit", "commit_wait", "submit"]
         found = [f"{n.replace('_', ' + ')} {profile.first(n):.2f} µs" for n in names if profile.first(n) is not None]
         out(f"Measured by `calibrate`: {', '.join(found)}.\n")
     return 0

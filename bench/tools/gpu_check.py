@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Checks everything that holds on a GPU and prints one table; the exit code is 1 if anything fails.
 
-    bench/tools/gpu-check.sh ONETRIP [--models DIR] [--devices cuda,gpu] [--replays 10000] [--only PART,…] [--log DIR]
+    bench/tools/gpu-check.sh ONETRIP [--models DIR] [--devices cuda,wgpu] [--replays 10000] [--only PART,…] [--log DIR]
 
 ONETRIP is the binary; no Rust is needed where it runs. Parts:
 
@@ -383,7 +383,7 @@ def main():
     p.add_argument("binary")
     p.add_argument("--models", help="folder of .gguf files")
     p.add_argument("--largest", type=float, default=3.0, help="leave out files of more GB [3]")
-    p.add_argument("--devices", default="cuda,gpu")
+    p.add_argument("--devices", default="cuda,wgpu")
     p.add_argument("--only", default=",".join(PARTS))
     p.add_argument("--ops", help="ops of the sanitizer [all]")
     p.add_argument("--launch", default="serial", help="ONETRIP_CUDA_LAUNCH of the sanitizer")

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::PlanKey;
-use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
 use onetrip_ir::device::{Commit, RING};
 use onetrip_ir::expr::Bind;
@@ -17,7 +17,7 @@ use crate::options::{ModelArgs, at_least_one, commit, count, path};
 use crate::output::{Out, rate, seconds};
 use crate::stats::Spread;
 use crate::texts::{begin, ids, steps};
-use crate::{device, gains, load, machine, sweep};
+use crate::{commit_sweep, device, load, machine, rule_ablation};
 
 /// Ticks before generation is measured.
 const WARM_UP_TICKS: usize = 16;
@@ -46,7 +46,7 @@ pub struct BenchArgs {
     /// interleaved pairs (at least 8)
     #[arg(long, conflicts_with_all = ["prompt", "generate", "batch"])]
     rules: bool,
-    /// Measure instead which commit policy is fastest (--device gpu or cuda): interleaved rounds,
+    /// Measure instead which commit policy is fastest (--device wgpu or cuda): interleaved rounds,
     /// at least 8; of all policies, or of those that are named: --commit-sweep=tick,every:4
     #[arg(long, num_args = 0.., require_equals = true, value_delimiter = ',', value_parser = commit,
         value_name = "POLICIES", conflicts_with_all = ["rules", "context", "commit", "encode_thread"])]
@@ -69,22 +69,22 @@ struct Sizes {
 /// Runs the command.
 pub fn main(args: BenchArgs, out: &Out) -> Result<(), Fail> {
     if args.rules {
-        let context = if args.context > 0 { args.context } else { gains::CONTEXT };
+        let context = if args.context > 0 { args.context } else { rule_ablation::CONTEXT };
         let file = match &args.write {
             Some(None) => return Err(Fail::Input("--rules --write: name a file".into())),
             other => other.as_ref().and_then(|file| file.as_deref()),
         };
-        return gains::main(&args.model, context, args.repeat.max(gains::PAIRS), file, out);
+        return rule_ablation::main(&args.model, context, args.repeat.max(rule_ablation::PAIRS), file, out);
     }
     if let Some(policies) = &args.commit_sweep {
-        let sizes = sweep::Sizes {
-            prompt: args.prompt.unwrap_or(sweep::PROMPT).max(1),
-            ticks: args.generate.unwrap_or(sweep::TICKS).max(1),
-            rounds: args.repeat.max(sweep::ROUNDS),
-            batches: args.batch.map_or(sweep::BATCHES.to_vec(), |n| vec![n]),
+        let sizes = commit_sweep::Sizes {
+            prompt: args.prompt.unwrap_or(commit_sweep::PROMPT).max(1),
+            ticks: args.generate.unwrap_or(commit_sweep::TICKS).max(1),
+            rounds: args.repeat.max(commit_sweep::ROUNDS),
+            batches: args.batch.map_or(commit_sweep::BATCHES.to_vec(), |n| vec![n]),
             policies: policies.clone(),
         };
-        return sweep::main(&args.model, sizes, args.write.as_ref().map(|file| file.as_deref()), out);
+        return commit_sweep::main(&args.model, sizes, args.write.as_ref().map(|file| file.as_deref()), out);
     }
     if args.write.is_some() {
         return Err(Fail::Input("--write: give --rules or --commit-sweep, which write what they measured".into()));
@@ -101,7 +101,7 @@ fn measure(model_args: &ModelArgs, args: Sizes, out: &Out) -> Result<(), Fail> {
     }
     let start = Instant::now();
     let model = load::model(load::file(model_args.file.path())?, model_args)?;
-    // With room to run ahead to the end: as many ticks are handed over in the measured time as are read in it.
+    // With room to run ahead to the end: as many ticks are submitted in the measured time as are read in it.
     let ahead = if args.generate > 0 { args.generate + RING } else { 0 };
     let context = args.prompt.max(args.context.max(1) + ahead);
     let mut engine = load::engine(model, model_args, context, args.batch)?;

@@ -37,7 +37,7 @@ mod gpu;
 /// Flags of `calibrate`.
 #[derive(Args)]
 pub struct CalibrateArgs {
-    /// Device: `cpu`, `cuda` or `cuda:1`, `gpu` or `gpu:NAME` of an adapter [default: cpu]
+    /// Device: `cpu`, `cuda` or `cuda:1`, `wgpu` or `wgpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
     device: Option<DeviceSpec>,
     /// Of a GPU few points with little memory, in a few seconds: a rough profile

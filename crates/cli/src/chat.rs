@@ -4,7 +4,7 @@ use std::io::{BufRead, IsTerminal, Read};
 
 use clap::Args;
 use onetrip_engine::chat::{ChatTemplate, Message};
-use onetrip_engine::generate::{Generated, Limits, Stopped, generate};
+use onetrip_engine::generate::{FinishReason, Generated, StopConditions, generate};
 use onetrip_engine::sampling::recommended;
 use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::Tokenizer;
@@ -188,7 +188,7 @@ impl Chat<'_> {
             note(&what);
             return Ok(());
         }
-        let limits = Limits { n: self.args.n, stop: self.args.stop.clone(), ignore_end: false };
+        let limits = StopConditions { n: self.args.n, stop: self.args.stop.clone(), ignore_end: false };
         let producing = Producing::begin();
         let mut stream = Stream::new(out, true);
         let made = generate(
@@ -207,7 +207,7 @@ impl Chat<'_> {
         let ledger = tick_ledger(&mut self.engine, 0, length)?;
         if is_interactive {
             note(&format!("({} · {length} of {context} positions)", summary(&made, &ledger)));
-            if made.stopped == Stopped::Context {
+            if made.finish == FinishReason::Context {
                 note("the context is full: /reset begins anew, --context makes it larger");
             }
         }
@@ -222,6 +222,6 @@ fn report(user: &str, tokens: usize, made: &Generated) -> Value {
     let ids: Vec<u32> = made.tokens.iter().map(|t| t.id).collect();
     json!({
         "user": user, "text": made.text, "tokens": ids, "prompt": tokens, "prompt_reused": tokens - made.prompt_run,
-        "prefill": prefill, "decode": decode, "stopped": made.stopped,
+        "prefill": prefill, "decode": decode, "stopped": made.finish,
     })
 }

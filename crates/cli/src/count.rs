@@ -58,7 +58,7 @@ pub fn main(mut args: CountArgs, out: &Out) -> Result<(), Fail> {
     })?;
     let step = model.step(&args.plan)?;
     let plan = model.plan(step, &args.model.fuse(), args.assume)?;
-    step.note(plan.setting.target);
+    step.note(plan.ctx.target);
     let ledger = plan.ledger(step.bind());
     if let Some(file) = &args.write_gate {
         let mut text = serde_json::to_string_pretty(&content(&args, step, &ledger)?).unwrap_or_default();

@@ -1,9 +1,9 @@
-//! What flags and the environment say about devices: with what they are opened, and how runs are handed over to them.
+//! What flags and the environment say about devices: with what they are opened, and how runs are submitted to them.
 
 use onetrip_cost::profile::Caps;
 use onetrip_devices::{CudaLaunch, DeviceKind, DeviceSpec, Settings, host};
 use onetrip_engine::{profiles, switch};
-use onetrip_ir::device::{Commit, HandOver, TestDevice};
+use onetrip_ir::device::{Commit, SubmitMode, TestDevice};
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::Target;
 
@@ -45,7 +45,7 @@ pub fn common() -> Result<Settings, Fail> {
 fn launch() -> Result<CudaLaunch, Fail> {
     let Some(how) = switch::get("ONETRIP_CUDA_LAUNCH") else { return Ok(CudaLaunch::default()) };
     how.parse()
-        .map_err(|e| Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: {e}; --commit says how kernels are handed over")))
+        .map_err(|e| Fail::Input(format!("ONETRIP_CUDA_LAUNCH={how}: {e}; --commit says how kernels are submitted")))
 }
 
 fn delays() -> Result<Option<u32>, Fail> {
@@ -77,7 +77,7 @@ pub fn identity(spec: &DeviceSpec) -> Result<Option<(String, Caps)>, Fail> {
     Ok(identity.map(|i| (i.name, Caps { cores: i.cores, isa: i.isa, caches: i.caches })))
 }
 
-/// What the flags say about handing over.
+/// What the flags say about submitting.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
     /// `--commit`.
@@ -88,14 +88,14 @@ pub struct Asked {
 
 impl Asked {
     /// What was asked for, else what the profile of a GPU has for this kind of device, else the usual.
-    fn or_profile(self, kind: DeviceKind, hardware: Option<&str>) -> HandOver {
+    fn or_profile(self, kind: DeviceKind, hardware: Option<&str>) -> SubmitMode {
         let usual = kind.default_hand_over();
         if self.commit.is_none() && !self.encode_thread {
             return hardware
                 .and_then(|name| profiles::commit_of(name, kind.name(), &mut note_skipped))
                 .unwrap_or(usual);
         }
-        HandOver { encode_thread: self.encode_thread, ..HandOver::by(self.commit.unwrap_or(usual.commit)) }
+        SubmitMode { encode_thread: self.encode_thread, ..SubmitMode::by(self.commit.unwrap_or(usual.commit)) }
     }
 }
 
@@ -106,6 +106,6 @@ pub fn open(spec: &DeviceSpec, settings: &Settings, asked: Asked) -> Result<Box<
     for (what, then) in &opened.lacks {
         note(&format!("note: {} has no {what}: {then}", hardware.unwrap_or(spec.kind.name())));
     }
-    opened.device.set_hand_over(asked.or_profile(spec.kind, hardware))?;
+    opened.device.set_submit_mode(asked.or_profile(spec.kind, hardware))?;
     Ok(opened.device)
 }

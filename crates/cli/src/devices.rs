@@ -51,7 +51,7 @@ fn lines(info: &Info) -> Vec<String> {
             let (major, minor, memory) = (driver / 1000, driver % 1000 / 10, bytes(Some(*memory)));
             vec![
                 format!("{name} ({ordinal})"),
-                format!("{sms} multiprocessors, memory {memory}, driver for CUDA {major}.{minor}; {compiler}"),
+                format!("{sms} SMs, memory {memory}, driver for CUDA {major}.{minor}; {compiler}"),
             ]
         }
         Info::Wgpu(WgpuInfo { name, backend, class, driver, memory, caps, features, missing }) => {

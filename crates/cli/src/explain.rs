@@ -53,7 +53,7 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let hardware = Hardware::of(&args.hardware, &args.model)?;
     let pricer = hardware.pricer(&args.model);
     let plan = model.plan(step, &args.model.fuse(), args.assume)?;
-    step.note(plan.setting.target);
+    step.note(plan.ctx.target);
     let has_gaps = plan.gaps().next().is_some();
     // Where kernels are missing there is a prediction only if they are assumed.
     let pricer = pricer.as_ref().filter(|_| args.assume || !has_gaps);
@@ -110,9 +110,9 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     out.text(&ledger_text(&ledger))?;
     match &tick {
         Some(tick) => out.line(&format!(
-            "predicted    {:.1} µs a tick: dispatches {:.1}, hand-over {:.1}, host {:.1}",
+            "predicted    {:.1} µs a tick: dispatches {:.1}, submission {:.1}, host {:.1}",
             tick.total(),
-            tick.rows.iter().sum::<f64>(),
+            tick.dispatches.iter().sum::<f64>(),
             tick.submit,
             tick.host
         )),
@@ -132,7 +132,7 @@ fn listed(listing: &Listing) -> String {
 }
 
 fn tick_json(tick: &Tick) -> Value {
-    let rows: f64 = tick.rows.iter().sum();
+    let rows: f64 = tick.dispatches.iter().sum();
     json!({ "tick_us": tick.total(), "rows_us": rows, "submit_us": tick.submit, "host_us": tick.host })
 }
 
@@ -146,7 +146,7 @@ fn with_prediction(table: &str, plan: &Plan, tick: Option<&Tick>, assume: bool) 
             Some(row) => {
                 let gap = plan.dispatches.get(row).is_some_and(|d| d.gap.is_some());
                 let mark = if assume && gap { " assumed" } else { "" };
-                tick.rows.get(row).map_or(String::new(), |us| format!("{us:.2}{mark}"))
+                tick.dispatches.get(row).map_or(String::new(), |us| format!("{us:.2}{mark}"))
             }
         };
         out.push_str(&format!("{cell:>14}  {line}\n"));
@@ -154,14 +154,14 @@ fn with_prediction(table: &str, plan: &Plan, tick: Option<&Tick>, assume: bool) 
     out
 }
 
-/// The rows of a plan, for JSON.
+/// The dispatches of a plan, for JSON.
 fn dispatches(plan: &Plan, bind: Bind, tick: Option<&Tick>, assume: bool) -> Vec<Value> {
     let row = |(n, d): (usize, &Dispatch)| {
         json!({
             "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel,
             "bytes_read": d.cost.read.eval(bind), "bytes_written": d.cost.written.eval(bind),
             "flops": d.cost.flops.eval(bind), "gap": d.gap,
-            "predicted_us": tick.and_then(|t| t.rows.get(n)), "assumed": assume && d.gap.is_some(),
+            "predicted_us": tick.and_then(|t| t.dispatches.get(n)), "assumed": assume && d.gap.is_some(),
         })
     };
     plan.dispatches.iter().enumerate().map(row).collect()

@@ -30,7 +30,7 @@ impl WhatIf {
         let row = |text: &str| text.trim().parse::<usize>().ok();
         match pair.split_once(',').map(|(a, b)| (row(a), row(b))) {
             Some((Some(a), Some(b))) => Ok(WhatIf::Merge(a, b)),
-            _ => Err("give two rows of the plan: merge:17,18".into()),
+            _ => Err("give two dispatches of the plan: merge:17,18".into()),
         }
     }
 }
@@ -44,7 +44,7 @@ pub struct Rung {
     pub fired: usize,
     /// Where it was refused.
     pub refused: usize,
-    /// Rows of the plan after it.
+    /// Dispatches of the plan after it.
     pub dispatches: u64,
     /// Bytes read and written after it.
     pub bytes: u64,

@@ -3,22 +3,22 @@
 //! A command parses its flags (shared ones are groups in [`options`]), opens a model with [`load`], and prints through
 //! [`output`], which knows about closed pipes and `--json`. Errors are one line on stderr and an exit code: [`fail`].
 
-mod adds;
 mod again;
 mod bench;
 mod calibrate;
 mod chat;
+mod commit_sweep;
 mod count;
 mod device;
 mod devices;
 mod explain;
 mod fail;
-mod gains;
 mod inspect;
 mod interrupt;
 mod ladder;
 mod load;
 mod machine;
+mod marginal_cost;
 mod options;
 mod output;
 mod plans;
@@ -27,11 +27,11 @@ mod predict;
 mod profile;
 mod prompt;
 mod remedy;
+mod rule_ablation;
 mod run;
 mod selftest;
 mod stats;
 mod stderr;
-mod sweep;
 mod texts;
 mod tokenize;
 

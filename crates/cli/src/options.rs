@@ -45,14 +45,14 @@ pub static DEFAULT_DEVICE: DeviceSpec = DeviceSpec::CPU;
 pub struct ModelArgs {
     #[command(flatten)]
     pub file: FileArgs,
-    /// Device: `cpu`, `cuda` or `cuda:1` (NVIDIA), `gpu` (Vulkan, Metal, DX12) or `gpu:NAME` of an adapter [default: cpu]
+    /// Device: `cpu`, `cuda` or `cuda:1` (NVIDIA), `wgpu` (Vulkan, Metal, DX12) or `wgpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = device, value_name = "NAME")]
     pub device: Option<DeviceSpec>,
     /// How dispatches are handed to a GPU, never waiting: `each`, `every:K`, `tick` (one submission, made afresh) or `replay`
     /// (a kept one: CUDA) [default: the fastest that `bench --commit-sweep` wrote, else replay on CUDA, tick on others]
     #[arg(long, value_parser = commit, value_name = "POLICY")]
     pub commit: Option<Commit>,
-    /// Encode and submit on a second thread (--device gpu)
+    /// Encode and submit on a second thread (--device wgpu)
     #[arg(long)]
     pub encode_thread: bool,
     /// Decode ticks in one submission (CUDA): tokens are read behind, and a text that ends in the middle has had up to N - 1
@@ -403,10 +403,10 @@ mod tests {
         for (text, name) in [
             ("cpu", "cpu"),
             ("cuda:1", "cuda:1"),
-            ("gpu", "gpu"),
-            ("wgpu", "gpu"),
-            ("gpu:RTX: 4", "gpu:RTX: 4"),
-            ("wgpu:RTX: 4", "gpu:RTX: 4"),
+            ("gpu", "wgpu"),
+            ("wgpu", "wgpu"),
+            ("gpu:RTX: 4", "wgpu:RTX: 4"),
+            ("wgpu:RTX: 4", "wgpu:RTX: 4"),
         ] {
             assert_eq!(device(text).map(|d| d.to_string()).as_deref(), Ok(name));
         }

@@ -1,7 +1,7 @@
 //! The plan that `explain`, `count` and `profile` look at.
 
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::PlanKey;
-use onetrip_engine::page::Want;
 use onetrip_import::Head;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::target::Target;

@@ -1,16 +1,16 @@
-//! `onetrip profile`: the rows of a plan with the time that each takes, beside the one that was predicted.
+//! `onetrip profile`: the dispatches of a plan with the time that each takes, beside the one that was predicted.
 //!
 //! JSON: each of `rows` has `predicted_us` and `predicted_off` (0.1 is 10 % too high); `predicted` is
 //! `{tick_us, rows_us, submit_us, host_us, off, findings}` or null, `off` against the tick, `findings` the numbers of
 //! the rows that are more than 25 % off; `hardware` names the profile. Where the driver offers no time stamps, times of rows,
 //! `gaps_us` and `unexplained_us` are null.
 //!
-//! Where runs are handed over ahead, stamps hold dispatches back that would begin early. Where rows are short too, `kinds`
-//! has what the rows of each kind add to a tick ([`adds`]), `tick_us` is a tick among others in a row, and predictions are
+//! Where runs are submitted ahead, stamps hold dispatches back that would begin early. Where rows are short too, `kinds`
+//! has what the rows of each kind add to a tick ([`marginal_cost`]), `tick_us` is a tick among others in a row, and predictions are
 //! held against these; elsewhere against the stamps and `as_run_us`.
 //!
-//! `host_us` is measured apart from the stamps: writing the parameters, encoding until the first submission, and handing
-//! over and waiting, which a run of the same plan without its rows costs as well.
+//! `host_us` is measured apart from the stamps: writing the parameters, encoding until the first submission, and submitting
+//! and waiting, which a run of the same plan without its rows costs as well.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -22,14 +22,14 @@ use onetrip_ir::plan::Dispatch;
 use onetrip_ir::plan::text::human;
 use serde_json::{Value, json};
 
-use crate::adds::Kind;
 use crate::fail::Fail;
+use crate::marginal_cost::Kind;
 use crate::options::{ModelArgs, PlanArgs, at_least_one};
 use crate::output::{Out, table};
 use crate::plans::Step;
 use crate::predict::{FINDING, Hardware, HardwareArgs, off, off_cell};
 use crate::stats::Spread;
-use crate::{adds, device, load, machine};
+use crate::{device, load, machine, marginal_cost};
 
 /// Runs before any is measured.
 const WARM_UP: usize = 3;
@@ -57,7 +57,7 @@ struct Measured {
     /// Times of each dispatch, by run.
     rows: Vec<Vec<f64>>,
     gaps: Vec<f64>,
-    /// Parameters; encoding in front of the first submission; handing over nothing and waiting for it.
+    /// Parameters; encoding in front of the first submission; submitting nothing and waiting for it.
     host: [Vec<f64>; 3],
     as_run: Vec<f64>,
     as_timed: Vec<f64>,
@@ -75,17 +75,17 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     let mut engine = load::engine(model, &args.model, step.context, step.batch)?;
     let measured = measure(&mut engine, step, args.repeat)?;
     let plan = engine.recorded(step.key())?.plan.clone();
-    let mut kinds = adds::kinds(&plan);
+    let mut kinds = marginal_cost::kinds(&plan);
     let median_s = Spread::of(&measured.as_run).map_or(0.0, |s| s.median);
     let is_ahead = engine.device().in_flight() > 1 && median_s < SHORT_S * plan.dispatches.len() as f64;
-    let ticks = if is_ahead { adds::measure(&mut engine, step, &mut kinds, args.repeat)? } else { vec![] };
-    step.note(plan.setting.target);
+    let ticks = if is_ahead { marginal_cost::measure(&mut engine, step, &mut kinds, args.repeat)? } else { vec![] };
+    step.note(plan.ctx.target);
     let bind = step.bind();
     let mut rows: Vec<Row> = plan.dispatches.iter().zip(&measured.rows).map(|(d, t)| Row::new(d, t, bind)).collect();
-    kinds.iter().for_each(|k| k.rows.iter().for_each(|&n| rows[n].adds = k.adds.map(|s| s.median)));
+    kinds.iter().for_each(|k| k.rows.iter().for_each(|&n| rows[n].marginal = k.marginal.map(|s| s.median)));
     let tick = hardware.pricer(&args.model).map(|p| p.tick(&plan, bind));
     if let Some(tick) = &tick {
-        rows.iter_mut().zip(&tick.rows).for_each(|(row, us)| row.predicted = Some(*us));
+        rows.iter_mut().zip(&tick.dispatches).for_each(|(row, us)| row.predicted = Some(*us));
     }
     let findings: Vec<usize> =
         (0..rows.len()).filter(|&n| rows[n].off().is_some_and(|off| off.abs() > FINDING)).collect();
@@ -99,7 +99,7 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
     let in_a_row = spread(&ticks);
     let measured_tick = in_a_row.unwrap_or(as_run).median;
     let predicted = tick.as_ref().map(|t| {
-        let (total, rows) = (t.total(), t.rows.iter().sum::<f64>());
+        let (total, rows) = (t.total(), t.dispatches.iter().sum::<f64>());
         json!({ "tick_us": total, "rows_us": rows, "submit_us": t.submit, "host_us": t.host,
             "off": off(total, measured_tick), "findings": findings })
     });
@@ -157,7 +157,7 @@ pub fn main(args: ProfileArgs, out: &Out) -> Result<(), Fail> {
         line("  between stamps", gaps),
         line("  host: parameters", Some(host[0])),
         line("  host: encoding ahead", Some(host[1])),
-        line("  host: hand over, wait", Some(host[2])),
+        line("  host: submit, wait", Some(host[2])),
         line("  unexplained", unexplained),
     ]);
     out.text(&format!("\n{}", table(&["tick", ">µs", ">min–max"], &totals)))?;
@@ -180,7 +180,7 @@ fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, F
     let mut batch = engine.shaped_batch(step.bind())?;
     let recorded = engine.record_with(step.key(), &mut Stamps)?;
     let empty = engine.record_rows(step.key(), &|_| false)?;
-    // A device that runs to the end by itself has nothing handed over.
+    // A device that runs to the end by itself has nothing submitted.
     let hands_over = engine.device().in_flight() > 1;
     let mut m = Measured {
         rows: vec![vec![]; recorded.plan.dispatches.len()],
@@ -227,7 +227,7 @@ fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, F
     Ok(m)
 }
 
-/// A row of the plan with its time in µs.
+/// A dispatch of the plan with its time in µs.
 struct Row<'a> {
     dispatch: &'a Dispatch,
     /// None where the driver offers no stamps.
@@ -235,7 +235,7 @@ struct Row<'a> {
     bytes: u64,
     flops: u64,
     /// What it adds to a tick, in µs; none where that is what the stamps say.
-    adds: Option<f64>,
+    marginal: Option<f64>,
     /// In µs.
     predicted: Option<f64>,
 }
@@ -244,12 +244,12 @@ impl<'a> Row<'a> {
     fn new(dispatch: &'a Dispatch, times: &[f64], bind: onetrip_ir::expr::Bind) -> Row<'a> {
         let time = Spread::of(times).map(|s| s.scaled(1e6));
         let bytes = dispatch.cost.read.eval(bind).saturating_add(dispatch.cost.written.eval(bind));
-        Row { dispatch, time, bytes, flops: dispatch.cost.flops.eval(bind), adds: None, predicted: None }
+        Row { dispatch, time, bytes, flops: dispatch.cost.flops.eval(bind), marginal: None, predicted: None }
     }
 
     /// How far the prediction is off.
     fn off(&self) -> Option<f64> {
-        off(self.predicted?, self.adds.or(self.time.map(|t| t.median))?)
+        off(self.predicted?, self.marginal.or(self.time.map(|t| t.median))?)
     }
 
     /// Per second, where the clock saw any time pass.
@@ -264,7 +264,7 @@ impl<'a> Row<'a> {
             "us_min": t.map(|t| t.min), "us_max": t.map(|t| t.max),
             "share": t.map(|t| if tick > 0.0 { t.median / tick } else { 0.0 }),
             "bytes": self.bytes, "flops": self.flops, "bytes_per_s": self.rate(self.bytes), "flop_per_s": self.rate(self.flops),
-            "adds_us": self.adds, "predicted_us": self.predicted, "predicted_off": self.off(),
+            "adds_us": self.marginal, "predicted_us": self.predicted, "predicted_off": self.off(),
         })
     }
 
@@ -275,10 +275,10 @@ impl<'a> Row<'a> {
         let us = t.map_or(NOT_OFFERED.into(), |t| format!("{:.1}", t.median));
         let part = t.map_or("–".into(), |t| share(t.median, tick));
         let predicted = self.predicted.map_or("–".into(), |us| format!("{us:.1}"));
-        let adds = self.adds.map_or("–".into(), |us| format!("{us:.1}"));
+        let marginal = self.marginal.map_or("–".into(), |us| format!("{us:.1}"));
         let off = off_cell(self.off());
         let (bytes, flops) = (rate(self.bytes), rate(self.flops));
-        vec![n.to_string(), d.name.clone(), d.kernel.clone(), us, range, adds, predicted, off, part, bytes, flops]
+        vec![n.to_string(), d.name.clone(), d.kernel.clone(), us, range, marginal, predicted, off, part, bytes, flops]
     }
 }
 
@@ -295,8 +295,8 @@ fn kind_predicted(kind: &Kind, rows: &[Row]) -> Option<f64> {
 fn kind_json(kind: &Kind, rows: &[Row]) -> Value {
     let predicted = kind_predicted(kind, rows);
     json!({
-        "name": kind.name, "kernel": rows[kind.rows[0]].dispatch.kernel, "rows": kind.rows, "adds_us": kind.adds,
-        "predicted_us": predicted, "predicted_off": predicted.zip(kind.adds).and_then(|(p, a)| off(p, a.median)),
+        "name": kind.name, "kernel": rows[kind.rows[0]].dispatch.kernel, "rows": kind.rows, "adds_us": kind.marginal,
+        "predicted_us": predicted, "predicted_off": predicted.zip(kind.marginal).and_then(|(p, a)| off(p, a.median)),
     })
 }
 
@@ -307,10 +307,10 @@ fn kind_cells(kind: &Kind, rows: &[Row]) -> Vec<String> {
         kind.name.clone(),
         rows[kind.rows[0]].dispatch.kernel.clone(),
         kind.rows.len().to_string(),
-        us(kind.adds.map(|s| s.median)),
-        kind.adds.map_or(String::new(), |s| format!("{:.2}–{:.2}", s.min, s.max)),
+        us(kind.marginal.map(|s| s.median)),
+        kind.marginal.map_or(String::new(), |s| format!("{:.2}–{:.2}", s.min, s.max)),
         us(predicted),
-        off_cell(predicted.zip(kind.adds).and_then(|(p, a)| off(p, a.median))),
+        off_cell(predicted.zip(kind.marginal).and_then(|(p, a)| off(p, a.median))),
     ]
 }
 

@@ -14,9 +14,9 @@ pub fn device(error: &DeviceError) -> String {
         DeviceError::Reset { .. } => "; run again, or use --device cpu",
         DeviceError::EncodeThread { .. } => ": run again without --encode-thread",
         DeviceError::Choice { what, .. } => match what {
-            Choice::Submission => ": leave --commit and --encode-thread out, or give --device gpu or cuda",
+            Choice::Submission => ": leave --commit and --encode-thread out, or give --device wgpu or cuda",
             Choice::Replay => ": give --commit tick, every:K or each",
-            Choice::EncodeThread => ": --encode-thread is for --device gpu",
+            Choice::EncodeThread => ": --encode-thread is for --device wgpu",
         },
         DeviceError::Gap { .. } | DeviceError::Failed { .. } | DeviceError::Lost { .. } | DeviceError::Batch(_) => "",
     };

@@ -3,11 +3,11 @@
 use clap::Args;
 use onetrip_engine::chat::Message;
 use onetrip_engine::files::ModelFile;
-use onetrip_engine::generate::{Generated, Limits, Stopped, generate};
+use onetrip_engine::generate::{FinishReason, Generated, StopConditions, generate};
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::PlanKey;
-use onetrip_engine::page::Want;
 use onetrip_engine::sampling::recommended;
-use onetrip_engine::scheduler::Sampled;
+use onetrip_engine::scheduler::TokenOutput;
 use onetrip_engine::step::Engine;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use onetrip_ir::expr::Bind;
@@ -76,7 +76,7 @@ pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
     }
     let mut engine = load::engine(model, &args.model, context, 1)?;
     let top = args.logprobs.unwrap_or(0).min(engine.vocabulary() as u32);
-    let limits = Limits { n: args.n, stop: args.stop.clone(), ignore_end: args.ignore_eos };
+    let limits = StopConditions { n: args.n, stop: args.stop.clone(), ignore_end: args.ignore_eos };
     let sample = args.sample.params(&recommended(&engine.model().file), top);
     let seq = engine.scheduler().add(sample.clone());
     let seq = seq.ok_or_else(|| Fail::Work("there is no room for a sequence".into()))?;
@@ -120,7 +120,7 @@ pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
         }
         note(&summary(&made, &ledger));
     }
-    if made.stopped == Stopped::Interrupted { Err(Fail::Interrupted) } else { Ok(()) }
+    if made.finish == FinishReason::Interrupted { Err(Fail::Interrupted) } else { Ok(()) }
 }
 
 /// The tokenizer, if the model has one, and the ids of the prompt.
@@ -166,7 +166,7 @@ impl<'a> Stream<'a> {
     }
 
     /// The next token and the text that is certain with it.
-    pub fn push(&mut self, token: &Sampled, text: &str, asked: &std::sync::atomic::AtomicBool) {
+    pub fn push(&mut self, token: &TokenOutput, text: &str, asked: &std::sync::atomic::AtomicBool) {
         if self.out.json || self.fail.is_some() {
             return;
         }
@@ -212,10 +212,10 @@ pub fn summary(made: &Generated, ledger: &Ledger) -> String {
         parts.push(format!("decode {} tok/s", rate((n - 1) as f64 / made.decode_s)));
     }
     parts.push(format!("{} dispatches/tick", ledger.dispatches));
-    match made.stopped {
-        Stopped::Context => parts.push("the context is full: give a larger --context".into()),
-        Stopped::Interrupted => parts.push("interrupted".into()),
-        Stopped::Length | Stopped::End | Stopped::Stop => {}
+    match made.finish {
+        FinishReason::Context => parts.push("the context is full: give a larger --context".into()),
+        FinishReason::Interrupted => parts.push("interrupted".into()),
+        FinishReason::Length | FinishReason::End | FinishReason::Stop => {}
     }
     parts.join(" · ")
 }
@@ -232,16 +232,16 @@ fn report(prompt: &[u32], made: &Generated, ledger: &Ledger, with_logprobs: bool
     let (prefill, decode) = timings(made);
     let mut all = json!({
         "prompt_tokens": prompt, "tokens": ids, "text": made.text, "prefill": prefill, "decode": decode,
-        "stopped": made.stopped, "ledger": ledger,
+        "stopped": made.finish, "ledger": ledger,
     });
     if with_logprobs {
-        let one = |t: &Sampled| json!({ "id": t.id, "logprob": t.log_prob, "top": t.top });
+        let one = |t: &TokenOutput| json!({ "id": t.id, "logprob": t.log_prob, "top": t.top });
         all["logprobs"] = made.tokens.iter().map(one).collect();
     }
     all
 }
 
-fn logprob_line(token: &Sampled, tokenizer: Option<&Tokenizer>) -> String {
+fn logprob_line(token: &TokenOutput, tokenizer: Option<&Tokenizer>) -> String {
     let piece = |id: u32| match tokenizer {
         Some(t) => format!("\"{}\"", escaped(&String::from_utf8_lossy(t.token_bytes(id)))),
         None => id.to_string(),

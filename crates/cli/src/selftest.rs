@@ -46,7 +46,7 @@ pub struct SelftestArgs {
     /// The model of --replays [default: tiny]
     #[arg(long, short, value_name = "MODEL", value_parser = path(), requires = "replays")]
     model: Option<std::path::PathBuf>,
-    /// Device: `cpu`, `cuda` or `cuda:1`, `gpu`, or `gpu:NAME` of an adapter [default: cpu]
+    /// Device: `cpu`, `cuda` or `cuda:1`, `wgpu`, or `wgpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
     device: Option<DeviceSpec>,
     /// Precision of activations: `int8`, `f16`, `bf16` or `f32` [default: each case's own, int8 for nearly all]

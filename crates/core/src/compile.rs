@@ -1,6 +1,6 @@
 //! From a graph to a plan, pass by pass: choose [`layout`]s, fuse, choose what goes as pieces, [`lower`] every node, colour slots.
 
+mod fragment_layout;
 pub mod layout;
 pub mod lower;
-mod pieces;
 mod slots;

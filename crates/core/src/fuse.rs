@@ -3,7 +3,7 @@
 use crate::fuse::rewrite::Rewrite;
 use crate::graph::{Graph, Node};
 use crate::lowering::Lowering;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::plan::Refusal;
 use onetrip_ir::text::distance;
 
@@ -62,19 +62,19 @@ impl Fuse {
 }
 
 /// Applies the wanted rules to the graph.
-pub fn fuse(graph: &mut Graph, setting: &Setting, wanted: &Fuse) -> Report {
-    fuse_assuming(graph, setting, wanted, false)
+pub fn fuse(graph: &mut Graph, ctx: &LoweringContext, wanted: &Fuse) -> Report {
+    fuse_assuming(graph, ctx, wanted, false)
 }
 
 /// As [`fuse`]; with `assume`, a missing kernel refuses nothing.
-pub fn fuse_assuming(graph: &mut Graph, setting: &Setting, wanted: &Fuse, assume: bool) -> Report {
+pub fn fuse_assuming(graph: &mut Graph, ctx: &LoweringContext, wanted: &Fuse, assume: bool) -> Report {
     let mut report = Report::default();
     for rule in RULES.iter().filter(|r| wanted.has(r.name)) {
         let mut fired = 0;
         let mut at = 0;
         while at < graph.nodes.len() {
-            match (rule.find)(graph, setting, at) {
-                Some(rewrite) => match apply(graph, setting, rewrite, assume) {
+            match (rule.find)(graph, ctx, at) {
+                Some(rewrite) => match apply(graph, ctx, rewrite, assume) {
                     // What was made, or what is next to it, may fit again: q takes k, then v.
                     Ok(first) => {
                         fired += 1;
@@ -101,7 +101,7 @@ pub fn fuse_assuming(graph: &mut Graph, setting: &Setting, wanted: &Fuse, assume
 /// order of nodes forbids the rewrite.
 fn apply(
     graph: &mut Graph,
-    setting: &Setting,
+    ctx: &LoweringContext,
     rewrite: Rewrite,
     assume: bool,
 ) -> Result<usize, Option<(String, String)>> {
@@ -122,7 +122,7 @@ fn apply(
             remove.dedup();
             let before = graph.values.len();
             graph.values.extend(values);
-            let fits = made.iter().try_for_each(|node| fits(graph, setting, node, assume));
+            let fits = made.iter().try_for_each(|node| fits(graph, ctx, node, assume));
             let places = [remove[remove.len() - 1], remove[0]];
             let done = fits.and_then(|()| replace(graph, &remove, made, places).ok_or(None));
             if done.is_err() {
@@ -134,7 +134,7 @@ fn apply(
 }
 
 /// A made node has the outputs that it takes over, and a kernel.
-fn fits(graph: &Graph, setting: &Setting, node: &Node, assume: bool) -> Result<(), Option<(String, String)>> {
+fn fits(graph: &Graph, ctx: &LoweringContext, node: &Node, assume: bool) -> Result<(), Option<(String, String)>> {
     let refusal = |why: String| Err(Some((node.name.clone(), why)));
     match node.op.shape(&graph.sigs(&node.ins)) {
         Err(e) => return refusal(e.to_string()),
@@ -143,7 +143,7 @@ fn fits(graph: &Graph, setting: &Setting, node: &Node, assume: bool) -> Result<(
         }
         Ok(_) => {}
     }
-    match node.op.lower(&graph.site(setting, &node.ins, &node.outs)) {
+    match node.op.lower(&graph.site(ctx, &node.ins, &node.outs)) {
         Lowering::Gap(why) if !assume => refusal(why.into()),
         _ => Ok(()),
     }

@@ -1,9 +1,9 @@
-//! The graph: ops in the order of the mathematics, as a model page writes them, and what the rules make of it.
+//! The graph: ops in the order of the mathematics, as a model definition writes them, and what the rules make of it.
 
-use crate::lowering::Site;
+use crate::lowering::OpSite;
 use crate::ops::Op;
 use onetrip_ir::batch::RopeSpec;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::tensor::ShapeError;
 use onetrip_ir::tensor::Sig;
 
@@ -37,7 +37,7 @@ pub struct Value {
 /// One op of the graph.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Name on the model page: `blk.3.attn_norm`; fused nodes join the names of their parts.
+    /// Name in the model definition: `blk.3.attn_norm`; fused nodes join the names of their parts.
     pub name: String,
     /// The op.
     pub op: Op,
@@ -95,12 +95,12 @@ impl Graph {
         ids.iter().map(|&v| self.values[v].sig.clone()).collect()
     }
 
-    /// The site of an op with these inputs and outputs, in a graph that is lowered for `setting`.
-    pub fn site(&self, setting: &Setting, ins: &[ValueId], outs: &[ValueId]) -> Site {
+    /// The site of an op with these inputs and outputs, in a graph that is lowered for `ctx`.
+    pub fn site(&self, ctx: &LoweringContext, ins: &[ValueId], outs: &[ValueId]) -> OpSite {
         let ins = self.sigs(ins);
-        let class = setting.class(&ins);
-        let Setting { one_each, compute, target, .. } = *setting;
-        Site { outs: self.sigs(outs), class, one_each, ins, compute, target }
+        let bucket = ctx.bucket(&ins);
+        let LoweringContext { one_each, compute, target, .. } = *ctx;
+        OpSite { outs: self.sigs(outs), bucket, one_each, ins, compute, target }
     }
 
     /// Index of the node that makes a value.

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::cpu::scratch::Scratch;
 use onetrip_ir::expr::Expr;
-use onetrip_ir::kernel::{Arg, Code, Cost, Step, Text};
-use onetrip_ir::target::{Compute, RowClass, Target};
+use onetrip_ir::kernel::{Arg, Code, Cost, Launch, Text};
+use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::Sig;
 
 /// Everything an op may look at when it chooses a kernel or counts its cost.
 #[derive(Clone, Debug)]
-pub struct Site {
+pub struct OpSite {
     /// Signatures of the inputs.
     pub ins: Vec<Sig>,
     /// Signatures of the outputs.
     pub outs: Vec<Sig>,
     /// How many rows the plan is for.
-    pub class: RowClass,
+    pub bucket: RowBucket,
     /// Every sequence has one token: row i is that of sequence i.
     pub one_each: bool,
     /// Precision of activations.
@@ -26,7 +26,7 @@ pub struct Site {
     pub target: Target,
 }
 
-impl Site {
+impl OpSite {
     /// The cost of reading all inputs once and writing all outputs once, with so many operations.
     pub fn streams(&self, flops: Expr) -> Cost {
         let sum = |sigs: &[Sig]| sigs.iter().fold(Expr::Const(0), |a, s| a + s.bytes());
@@ -39,7 +39,7 @@ pub enum Lowering {
     /// Launches in order, with the sizes in bytes of the scratch slots they share.
     Steps {
         /// The launches.
-        steps: Vec<Step>,
+        launches: Vec<Launch>,
         /// Bytes of each scratch slot.
         scratch: Vec<Expr>,
     },
@@ -58,14 +58,14 @@ impl Lowering {
         debug_assert_eq!(args.len(), text.access.len());
         let code = Code::Text(Arc::new(text));
         Lowering::Steps {
-            steps: vec![Step { kernel: kernel.into(), code, args, grid, grain: 1, cost, grid_syncs: 0 }],
+            launches: vec![Launch { kernel: kernel.into(), code, args, grid, grain: 1, cost, grid_syncs: 0 }],
             scratch: vec![],
         }
     }
 
     /// A lowering of one step on all inputs and outputs, which moves and computes the op's minimum.
     pub fn one(
-        site: &Site,
+        site: &OpSite,
         kernel: impl Into<String>,
         grid: Expr,
         grain: usize,
@@ -75,7 +75,7 @@ impl Lowering {
         let args = (0..site.ins.len()).map(Arg::In).chain((0..site.outs.len()).map(Arg::Out)).collect();
         let code = Code::Cpu(Arc::new(code));
         Lowering::Steps {
-            steps: vec![Step { kernel: kernel.into(), code, args, grid, grain, cost, grid_syncs: 0 }],
+            launches: vec![Launch { kernel: kernel.into(), code, args, grid, grain, cost, grid_syncs: 0 }],
             scratch: vec![],
         }
     }

@@ -5,16 +5,15 @@
 
 use onetrip_ir::expr::{Bind, Expr};
 use onetrip_ir::formats::DType;
-use onetrip_ir::kernel::{Access, Arg, Code, Cost, Step};
-use onetrip_ir::target::{Compute, CudaCaps, RowClass, Target, WgslCaps};
+use onetrip_ir::kernel::{Access, Arg, Code, Cost, Launch};
+use onetrip_ir::target::{Compute, CudaCaps, RowBucket, Target, WgslCaps};
 use onetrip_ir::tensor::{ShapeError, Sig};
 
-use crate::lowering::{Lowering, Site};
+use crate::lowering::{Lowering, OpSite};
 use crate::reference::{Parts, RefCall};
 
 pub mod attention;
 pub mod cache_write;
-pub mod columns;
 pub mod conv;
 pub mod copy;
 pub mod delta_net;
@@ -26,6 +25,7 @@ pub mod matmul;
 pub mod rms_norm;
 pub mod rope;
 pub mod sample;
+pub mod slice;
 pub mod state_read;
 pub mod state_write;
 pub mod window;
@@ -35,7 +35,7 @@ pub enum Meaning {
     /// A naive f32 function.
     Direct(Box<dyn Fn(&mut RefCall)>),
     /// The same as these ops: the reference of a fused op cannot drift from its parts.
-    Same(Parts),
+    Decomposition(Parts),
 }
 
 /// A test case of an op: the op on inputs of these shapes, with the bytes and flops it must claim, by hand.
@@ -125,13 +125,13 @@ pub trait OpDef: Sized {
     /// What it computes.
     fn meaning(&self) -> Meaning;
     /// The least it can move and compute.
-    fn cost(&self, site: &Site) -> Cost;
+    fn cost(&self, site: &OpSite) -> Cost;
     /// How it runs on the CPU.
-    fn cpu(&self, site: &Site) -> Lowering;
+    fn cpu(&self, site: &OpSite) -> Lowering;
     /// How it runs in CUDA C++.
-    fn cuda(&self, site: &Site) -> Lowering;
+    fn cuda(&self, site: &OpSite) -> Lowering;
     /// How it runs in WGSL.
-    fn wgsl(&self, site: &Site) -> Lowering;
+    fn wgsl(&self, site: &OpSite) -> Lowering;
     /// Its test cases.
     fn cases() -> Vec<Case>;
 }
@@ -159,9 +159,9 @@ macro_rules! ops {
             /// What it computes.
             pub fn meaning(&self) -> Meaning { match self { $(Op::$Name(op) => op.meaning()),* } }
             /// The least it can move and compute.
-            pub fn cost(&self, site: &Site) -> Cost { match self { $(Op::$Name(op) => op.cost(site)),* } }
+            pub fn cost(&self, site: &OpSite) -> Cost { match self { $(Op::$Name(op) => op.cost(site)),* } }
             /// How it runs on the site's target.
-            pub fn lower(&self, site: &Site) -> Lowering {
+            pub fn lower(&self, site: &OpSite) -> Lowering {
                 match (self, site.target) {
                     $((Op::$Name(op), Target::Cpu(_)) => op.cpu(site),
                       (Op::$Name(op), Target::Cuda(_)) => op.cuda(site),
@@ -182,7 +182,7 @@ ops! {
     RmsNorm = rms_norm::RmsNorm,
     Matmul = matmul::Matmul,
     L2Norm = l2_norm::L2Norm,
-    Columns = onetrip_ir::tensor::Columns,
+    Slice = onetrip_ir::tensor::Slice,
     StateRead = state_read::StateRead,
     Window = window::Window,
     StateWrite = state_write::StateWrite,
@@ -197,21 +197,21 @@ ops! {
 }
 
 impl Op {
-    /// The type of the pieces ([`onetrip_ir::tensor::Role::Pieces`]) that its kernel here would take its first input as.
-    pub fn takes_pieces(&self, site: &Site) -> Option<DType> {
+    /// The type of the pieces ([`onetrip_ir::tensor::Role::MmaFragment`]) that its kernel here would take its first input as.
+    pub fn accepts_fragment_layout(&self, site: &OpSite) -> Option<DType> {
         match (self, site.target) {
-            (Op::Matmul(op), Target::Cuda(_)) => op.takes_pieces(site),
+            (Op::Matmul(op), Target::Cuda(_)) => op.accepts_fragment_layout(site),
             _ => None,
         }
     }
 
-    /// It has a kernel here that gives an output as pieces of a type.
-    pub fn gives_pieces(&self, site: &Site, output: usize, dtype: DType) -> bool {
+    /// It has a kernel here that gives an output in MMA fragment layout of a type.
+    pub fn emits_fragment_layout(&self, site: &OpSite, output: usize, dtype: DType) -> bool {
         if !matches!((self, site.target), (Op::Matmul(_) | Op::Attention(_), Target::Cuda(_))) {
             return false;
         }
         let mut wanted = site.clone();
-        wanted.outs[output] = site.outs[output].as_pieces(dtype);
+        wanted.outs[output] = site.outs[output].as_mma_fragment(dtype);
         self.lower(&wanted).is_there()
     }
 }

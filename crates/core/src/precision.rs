@@ -1,7 +1,7 @@
 //! How activations are rounded where they meet a weight. Kernels, the reference and tests all ask here.
 
-use crate::lowering::Site;
-use onetrip_ir::target::{Compute, RowClass, Target};
+use crate::lowering::OpSite;
+use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::{Layout, Sig};
 
 /// What an activation is rounded to.
@@ -56,15 +56,15 @@ fn has_tensor_cores(target: Target) -> bool {
 ///
 /// `--compute` says how far rounding may go; a kernel may be more exact. Few rows wait for memory, so int8 serves
 /// quantized weights and f32 all others; with many rows arithmetic counts, and tensor cores take 16-bit numbers.
-pub fn rounding(weight: &Sig, compute: Compute, target: Target, class: RowClass) -> Rounding {
-    let has_codes = weight.layout() != Layout::Stored;
+pub fn rounding(weight: &Sig, compute: Compute, target: Target, bucket: RowBucket) -> Rounding {
+    let has_quants = weight.layout() != Layout::Stored;
     let halves = has_tensor_cores(target) && weight.width.is_multiple_of(32);
     let is_wgsl = matches!(target, Target::Wgsl(_));
     // From a dozen rows on no kernel on integers is faster: each block of 32 would have its sums scaled.
-    let halves = halves && class >= RowClass::Some;
+    let halves = halves && bucket >= RowBucket::R9To64;
     match compute {
         Compute::F32 => Rounding::None,
-        Compute::Int8 if has_codes && !halves => Rounding::Int8,
+        Compute::Int8 if has_quants && !halves => Rounding::Int8,
         Compute::Int8 | Compute::F16 if halves => Rounding::F16,
         // WGSL has no bf16.
         Compute::Bf16 if halves && !is_wgsl => Rounding::Bf16,
@@ -72,10 +72,10 @@ pub fn rounding(weight: &Sig, compute: Compute, target: Target, class: RowClass)
     }
 }
 
-impl Site {
+impl OpSite {
     /// How activations are rounded that meet this weight here.
     pub fn rounding(&self, weight: &Sig) -> Rounding {
-        rounding(weight, self.compute, self.target, self.class)
+        rounding(weight, self.compute, self.target, self.bucket)
     }
 }
 
@@ -93,26 +93,26 @@ mod tests {
     #[test]
     fn many_rows_meet_tensor_cores_in_halves_unless_f32_is_asked_for() {
         let cuda = Target::Cuda(CudaCaps::default());
-        let (codes, floats) = (sig(DType::Q4_0, Layout::Planes), sig(DType::F16, Layout::Stored));
-        assert_eq!(rounding(&codes, Compute::Int8, cuda, RowClass::One), Rounding::Int8);
-        assert_eq!(rounding(&codes, Compute::Int8, cuda, RowClass::Few), Rounding::Int8);
-        assert_eq!(rounding(&codes, Compute::Int8, cuda, RowClass::Some), Rounding::F16);
-        assert_eq!(rounding(&codes, Compute::F16, cuda, RowClass::Some), Rounding::F16);
-        assert_eq!(rounding(&floats, Compute::Int8, cuda, RowClass::One), Rounding::None);
-        assert_eq!(rounding(&floats, Compute::Int8, cuda, RowClass::Some), Rounding::F16);
-        assert_eq!(rounding(&floats, Compute::Bf16, cuda, RowClass::Many), Rounding::Bf16);
-        for weight in [&codes, &floats] {
-            assert_eq!(rounding(weight, Compute::F32, cuda, RowClass::Many), Rounding::None);
+        let (quants, floats) = (sig(DType::Q4_0, Layout::Planes), sig(DType::F16, Layout::Stored));
+        assert_eq!(rounding(&quants, Compute::Int8, cuda, RowBucket::R1), Rounding::Int8);
+        assert_eq!(rounding(&quants, Compute::Int8, cuda, RowBucket::R2To8), Rounding::Int8);
+        assert_eq!(rounding(&quants, Compute::Int8, cuda, RowBucket::R9To64), Rounding::F16);
+        assert_eq!(rounding(&quants, Compute::F16, cuda, RowBucket::R9To64), Rounding::F16);
+        assert_eq!(rounding(&floats, Compute::Int8, cuda, RowBucket::R1), Rounding::None);
+        assert_eq!(rounding(&floats, Compute::Int8, cuda, RowBucket::R9To64), Rounding::F16);
+        assert_eq!(rounding(&floats, Compute::Bf16, cuda, RowBucket::Large), Rounding::Bf16);
+        for weight in [&quants, &floats] {
+            assert_eq!(rounding(weight, Compute::F32, cuda, RowBucket::Large), Rounding::None);
         }
     }
 
     #[test]
-    fn without_tensor_cores_codes_meet_int8_and_floats_meet_f32() {
+    fn without_tensor_cores_quants_meet_int8_and_floats_meet_f32() {
         let wgsl = Target::Wgsl(WgslCaps::default());
         for (target, layout) in [(wgsl, Layout::Planes), (Target::Cpu(Isa::Portable), Layout::Tile16)] {
-            assert_eq!(rounding(&sig(DType::Q4_0, layout), Compute::Int8, target, RowClass::Many), Rounding::Int8);
+            assert_eq!(rounding(&sig(DType::Q4_0, layout), Compute::Int8, target, RowBucket::Large), Rounding::Int8);
             let floats = sig(DType::F16, Layout::Stored);
-            assert_eq!(rounding(&floats, Compute::Int8, target, RowClass::Many), Rounding::None);
+            assert_eq!(rounding(&floats, Compute::Int8, target, RowBucket::Large), Rounding::None);
         }
     }
 

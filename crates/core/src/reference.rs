@@ -7,7 +7,7 @@ use crate::ops::matmul::Matmul;
 use crate::ops::{Meaning, Op};
 use crate::precision::{Rounding, rounding};
 use onetrip_ir::batch::StepBatch;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::formats::DType;
 use onetrip_ir::simd::{Isa, Q8Rows, q8_row_bytes, simd};
 use onetrip_ir::tensor::{Cache, Sig};
@@ -24,7 +24,7 @@ pub enum RefValue {
 /// Numbers, row by row.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct RefTensor {
-    /// Numbers in a row.
+    /// Elements in a row.
     pub width: usize,
     /// All rows.
     pub data: Vec<f32>,
@@ -45,7 +45,7 @@ impl RefTensor {
 /// A key/value cache `[page][head][position][dim]` with its bytes as a device holds them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefState {
-    /// Heads and numbers per head.
+    /// Heads and elements per head.
     pub cache: Cache,
     /// How numbers are stored.
     pub dtype: DType,
@@ -174,7 +174,7 @@ impl Parts {
     /// Names the outputs of the fused op.
     pub fn finish(mut self, outputs: &[Part]) -> Meaning {
         self.outputs = outputs.to_vec();
-        Meaning::Same(self)
+        Meaning::Decomposition(self)
     }
 
     /// The ops in order.
@@ -202,7 +202,7 @@ pub fn eval(
     op: &Op,
     ins: &[RefValue],
     sigs: &[Sig],
-    setting: &Setting,
+    ctx: &LoweringContext,
     batch: &StepBatch,
     states: &mut [RefState],
 ) -> Vec<RefValue> {
@@ -211,7 +211,7 @@ pub fn eval(
     if *op == Matmul::plain().into()
         && let RefValue::Tensor(x) = &ins[0]
     {
-        match rounding(&sigs[1], setting.compute, setting.target, setting.class(sigs)) {
+        match rounding(&sigs[1], ctx.compute, ctx.target, ctx.bucket(sigs)) {
             Rounding::None => {}
             Rounding::Int8 => ins[0] = RefValue::Tensor(rounded(x)),
             half => ins[0] = RefValue::Tensor(RefTensor { data: x.data.iter().map(|x| half.half(*x)).collect(), ..*x }),
@@ -241,7 +241,7 @@ pub fn eval(
             f(&mut RefCall { ins, outs: &mut outs, batch, states });
             outs
         }
-        Meaning::Same(parts) => {
+        Meaning::Decomposition(parts) => {
             let mut made: Vec<(Vec<RefValue>, Vec<Sig>)> = vec![];
             let get = |made: &[(Vec<RefValue>, Vec<Sig>)], p: &Part| match *p {
                 Part::In(i) => (ins[i].clone(), sigs[i].clone()),
@@ -249,7 +249,7 @@ pub fn eval(
             };
             for (part, refs) in &parts.nodes {
                 let (vals, part_sigs): (Vec<_>, Vec<_>) = refs.iter().map(|p| get(&made, p)).unzip();
-                let outs = eval(part, &vals, &part_sigs, setting, batch, states);
+                let outs = eval(part, &vals, &part_sigs, ctx, batch, states);
                 made.push((outs, part.shape(&part_sigs).unwrap_or_else(|e| panic!("{e}"))));
             }
             parts.outputs.iter().map(|p| get(&made, p).0).collect()
@@ -261,7 +261,7 @@ pub fn eval(
 pub fn eval_graph(
     graph: &Graph,
     weights: &[RefTensor],
-    setting: &Setting,
+    ctx: &LoweringContext,
     batch: &StepBatch,
     states: &mut [RefState],
 ) -> Vec<RefTensor> {
@@ -282,7 +282,7 @@ pub fn eval_graph(
     for node in &graph.nodes {
         let ins: Vec<RefValue> =
             node.ins.iter().map(|&v| values[v].clone().unwrap_or_else(|| panic!("{} too early", node.name))).collect();
-        let outs = eval(&node.op, &ins, &graph.sigs(&node.ins), setting, batch, states);
+        let outs = eval(&node.op, &ins, &graph.sigs(&node.ins), ctx, batch, states);
         node.outs.iter().zip(outs).for_each(|(&v, out)| values[v] = Some(out));
     }
     let output = |v: &usize| match &values[*v] {

@@ -8,14 +8,14 @@ use crate::graph::{Graph, Source};
 use crate::ops::{Case, Op};
 use crate::reference::RefTensor;
 use onetrip_ir::batch::{RopeSpec, SampleParams, SeqSpan, StepBatch};
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::cpu::memory::AlignedBytes;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
 use onetrip_ir::formats::planes;
 use onetrip_ir::formats::planes::Planes;
 use onetrip_ir::plan::Plan;
-use onetrip_ir::target::{Compute, RowClass, Target};
+use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::ShapeError;
 use onetrip_ir::tensor::{Layout, Role, Sig, tile_layout};
 
@@ -142,12 +142,12 @@ pub fn on_target(sig: &Sig, target: Target, compute: Compute) -> Sig {
 
 /// The plan of a case on a target: what the selftest runs, without a device.
 pub fn case_plan(case: &Case, target: Target) -> Result<Plan, ShapeError> {
-    let (graph, setting) = case_graph(case, target)?;
-    lower(graph, setting, &Fuse::None, &Layouts::new(), "test")
+    let (graph, ctx) = case_graph(case, target)?;
+    lower(graph, ctx, &Fuse::None, &Layouts::new(), "test")
 }
 
 /// The op of a case as a graph, and what follows it; the inputs of both as weights and states in their order.
-pub fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), ShapeError> {
+pub fn case_graph(case: &Case, target: Target) -> Result<(Graph, LoweringContext), ShapeError> {
     let inv_freq = (0..rope_pairs(&case.op)).map(|i| 10000f32.powf(-(i as f32) / 32.0)).collect();
     let mut graph = Graph { ropes: vec![RopeSpec { inv_freq, factor: 1.0 }], ..Default::default() };
     let (mut weights, mut states) = (0, 0..);
@@ -169,14 +169,14 @@ pub fn case_graph(case: &Case, target: Target) -> Result<(Graph, Setting), Shape
         outs = graph.push("then", op.clone(), &[&outs[..1], more].concat())?;
     }
     graph.outputs = outs.iter().copied().filter(|&v| !graph.values[v].sig.is_state()).collect();
-    let setting = Setting {
-        tokens: RowClass::of(case.batch.t as usize),
-        seqs: RowClass::of(case.batch.s as usize),
+    let ctx = LoweringContext {
+        tokens: RowBucket::of(case.batch.t as usize),
+        seqs: RowBucket::of(case.batch.s as usize),
         one_each: case.batch.t == case.batch.s,
         compute: case.compute,
         target,
     };
-    Ok((graph, setting))
+    Ok((graph, ctx))
 }
 
 /// Pairs of the rotary table that an op wants.

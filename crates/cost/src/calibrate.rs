@@ -24,14 +24,14 @@ use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use onetrip_core::ops::rope::Rope;
 use onetrip_core::ops::sample::Sample;
 use onetrip_ir::batch::{RopeSpec, SeqSpan, StepBatch};
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::expr::{Bind, Expr};
 use onetrip_ir::formats::DType;
 use onetrip_ir::formats::tile::TILE_ROWS;
 use onetrip_ir::plan::Plan;
-use onetrip_ir::target::{Compute, RowClass, Target};
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::ShapeError;
+use onetrip_ir::tensor::Slice;
 use onetrip_ir::tensor::{Cache, Sig};
 use onetrip_ir::tree::{Tree, Unary};
 
@@ -153,9 +153,9 @@ impl Chain {
     /// Its plan on a target, op by op.
     pub fn plan(&mut self, target: Target) -> Result<Plan, ShapeError> {
         let (t, s, _) = self.batch;
-        let setting = Setting {
-            tokens: RowClass::of(t),
-            seqs: RowClass::of(s),
+        let ctx = LoweringContext {
+            tokens: RowBucket::of(t),
+            seqs: RowBucket::of(s),
             one_each: t == s,
             compute: Compute::Int8,
             target,
@@ -168,7 +168,7 @@ impl Chain {
             .filter(|&v| self.graph.values[v].sig.cache().is_none())
             .collect();
         let layouts = choose_layouts(&self.graph, target, Compute::Int8);
-        let mut plan = lower(self.graph.clone(), setting, &Fuse::None, &layouts, "chain")?;
+        let mut plan = lower(self.graph.clone(), ctx, &Fuse::None, &layouts, "chain")?;
         // A device copies outputs to the host behind each run: values that are kept apart are none for that.
         plan.outputs.truncate(1);
         let mut bytes: BTreeMap<usize, u64> = BTreeMap::new();
@@ -247,7 +247,7 @@ fn repeated(
     Ok(chain)
 }
 
-/// The least dispatch there is, and how the hand-over grows with the number of dispatches.
+/// The least dispatch there is, and how the submission grows with the number of dispatches.
 fn launches() -> Probes {
     let chain = |depth| repeated(1, 16, depth, |c, x| c.push(Elementwise::scale(0.5), &[x]));
     let mut all = vec![probe("launch", 0.0, Unit::Dispatch, "elementwise", chain(64)?)];
@@ -279,11 +279,11 @@ fn rows() -> Probes {
             c.push(Elementwise::glu(Unary::Silu), &[x, w])
         })?;
         all.push(probe("elementwise.fn", width as f64, item, "elementwise", chain));
-        let chain = repeated(1, width, 24, |c, x| c.push(L2Norm { eps: 1e-6, dim: 64, part: None }, &[x]))?;
+        let chain = repeated(1, width, 24, |c, x| c.push(L2Norm { eps: 1e-6, dim: 64, view: None }, &[x]))?;
         all.push(probe("l2_norm", width as f64, item, "l2_norm", chain));
-        let half = Columns { group: width, start: width / 2, len: width / 2 };
+        let half = Slice { group: width, start: width / 2, len: width / 2 };
         let chain = repeated(1, width, 24, |c, x| c.push(half.clone(), &[x]))?;
-        all.push(probe("columns", width as f64, item, "columns", chain));
+        all.push(probe("slice", width as f64, item, "slice", chain));
         // One step of a sequence that has begun: SiLU and the heads' norms with it, or neither.
         for (curve, fused) in [("conv", false), ("conv.heads", true)] {
             let mut chain = Chain::new(1, 1, 2);
@@ -300,7 +300,7 @@ fn rows() -> Probes {
         all.push(probe("gather_rows", width as f64, item, "gather_rows", gather));
         let chain = repeated(1, width, 24, |c, x| {
             let table = c.graph.rope_table(RopeSpec { inv_freq: vec![0.01; 32], factor: 1.0 });
-            let rope = Rope { heads: width / 64, dim: 64, pairs: 32, neox: true, table, norm: None, part: None };
+            let rope = Rope { heads: width / 64, dim: 64, pairs: 32, neox: true, table, norm: None, view: None };
             c.push(rope, &[x])
         })?;
         all.push(probe("rope", width as f64, item, "rope", chain));
@@ -342,7 +342,7 @@ fn attentions() -> Probes {
         let attend = |chain: &mut Chain, fused: bool, layers: usize| {
             let spec = RopeSpec { inv_freq: vec![0.01; pairs], factor: 1.0 };
             let table = chain.graph.rope_table(spec);
-            let rope = |heads| Rope { heads, dim, pairs, neox: true, table, norm: None, part: None };
+            let rope = |heads| Rope { heads, dim, pairs, neox: true, table, norm: None, view: None };
             let q = chain.input(HEADS * dim)?;
             let (k, v) = (chain.input(kv * dim)?, chain.input(kv * dim)?);
             for _ in 0..layers {
@@ -366,8 +366,8 @@ fn attentions() -> Probes {
             // Hot: the same few caches again and again.
             attend(&mut chain, true, if cold { 6 } else { 1 })?;
             let item = Unit::Item { items: HEADS as u64 };
-            let name = format!("attention.rows.{dim}.{}", if cold { "cold" } else { "hot" });
-            all.push(Probe { cold, ..probe(name, keys as f64, item, "attention/rows", chain) });
+            let name = format!("attention.decode.{dim}.{}", if cold { "cold" } else { "hot" });
+            all.push(Probe { cold, ..probe(name, keys as f64, item, "attention/decode", chain) });
         }
         for (t, l) in [(64, 64), (128, 256), (256, 512), (256, 1024)] {
             let mut chain = Chain::new(t, 1, l);
@@ -375,7 +375,7 @@ fn attentions() -> Probes {
             let keys = Expr::Pairs(None).eval(chain.bind()) as f64 / t as f64;
             // µs of one query of one head on one worker, by the keys it sees on average.
             let unit = Unit::Item { items: (HEADS * t) as u64 };
-            all.push(probe(format!("attention.blocks.{dim}"), keys, unit, "attention/blocks", chain));
+            all.push(probe(format!("attention.prefill.{dim}"), keys, unit, "attention/prefill", chain));
         }
     }
     Ok(all)
@@ -391,7 +391,7 @@ fn delta_nets() -> Probes {
     for (dim, each) in [(64, 1), (128, 1), (128, 2), (128, 4)] {
         let (keys, values) = (HEADS * dim, HEADS * each * dim);
         let net = |chain: &mut Chain, fused: bool, layers: usize| {
-            let joint = chain.input(2 * keys + values)?;
+            let packed = chain.input(2 * keys + values)?;
             let (q, k, v) = (chain.input(keys)?, chain.input(keys)?, chain.input(values)?);
             let (g, beta) = (chain.input(HEADS * each)?, chain.input(HEADS * each)?);
             for _ in 0..layers {
@@ -401,7 +401,7 @@ fn delta_nets() -> Probes {
                     k_dim: dim,
                     v_dim: dim,
                     scale: 0.1,
-                    front: if fused { Front::Conv { taps: TAPS, eps: 1e-6 } } else { Front::Apart },
+                    front: if fused { Front::Conv { taps: TAPS, eps: 1e-6 } } else { Front::Separate },
                     norm: fused.then_some(1e-6),
                 };
                 let state = Sig::recurrent(op.state_width());
@@ -409,7 +409,7 @@ fn delta_nets() -> Probes {
                     let filter = chain.weight(2 * keys + values, TAPS, DType::F32);
                     let norm = chain.weight(1, dim, DType::F32);
                     let window = chain.state(Sig::recurrent((TAPS - 1) * (2 * keys + values)));
-                    vec![joint, filter, g, beta, norm, v, window, chain.state(state)]
+                    vec![packed, filter, g, beta, norm, v, window, chain.state(state)]
                 } else {
                     vec![q, k, v, g, beta, chain.state(state)]
                 };
@@ -527,7 +527,7 @@ fn matmuls(format: DType) -> Probes {
         })?;
         chain.is_shared = true;
         let operations = Unit::Rate(2.0 * (rows * STREAM_K * n) as f64);
-        let kernel = if n > 8 && !format.is_float() { "matmul/tile16.tiles" } else { "matmul" };
+        let kernel = if n > 8 && !format.is_float() { "matmul/gemm.tile16" } else { "matmul" };
         all.push(probe(format!("matmul.{}", format.name()), n as f64, operations, kernel, chain));
     }
     Ok(all)

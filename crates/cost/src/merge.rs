@@ -155,7 +155,7 @@ pub fn merge(plan: &Plan, bind: Bind, a: usize, b: usize, pricer: Option<&Pricer
         // One launch less, and the intermediate's bytes at the rate of what was just written: they are in a cache.
         let bytes = (saved.read_saved + saved.written_saved) as f64;
         let hot = 1e6 * bytes / p.bandwidth(bytes);
-        let launch = p.launch() + p.turn();
+        let launch = p.launch() + p.kernel_switch();
         (saved.before, saved.after) = (Some(both), Some((both - launch - hot).max(launch)));
     }
     Ok(saved)

@@ -1,6 +1,6 @@
-//! Pricing: a plan's rows and its tick, by interpolation in a profile.
+//! Pricing: a plan's dispatches and its tick, by interpolation in a profile.
 //!
-//! On a CPU a dispatch takes `launch + work`: the launch is the hand-over and the join of the pool. The work is
+//! On a CPU a dispatch takes `launch + work`: the launch is the submission and the join of the pool. The work is
 //!
 //! - *matmul*: the weights' stream time at the dispatch's total bytes (by format, from memory or from the caches as the
 //!   plan's working set is above or below them), or operations over the rate for so many rows, whichever is larger;
@@ -11,9 +11,9 @@
 //!
 //! On a GPU: `launch + max(bytes / bandwidth, operations / rate)`; where the profile has curves of the op (`stream.FORMAT`,
 //! `matmul.FORMAT`, `attention.DIM`, `delta_net`, `sample`: launch included), those instead. A dispatch that touches nothing
-//! of what the one before wrote costs `launch.apart` in the place of `launch`.
+//! of what the one before wrote costs `launch.independent` in the place of `launch`.
 //!
-//! The tick is the sum of its rows, plus the hand-over of the recording and the host's rotary tables. On a GPU the host
+//! The tick is the sum of its rows, plus the submission of the recording and the host's rotary tables. On a GPU the host
 //! works ahead, so of its encoding only what is longer than the rows counts.
 
 use super::profile::{Kind, Profile};
@@ -45,8 +45,8 @@ pub fn rounds(items: u64, grain: usize, workers: usize) -> u64 {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
     /// Each dispatch.
-    pub rows: Vec<f64>,
-    /// Handing over the recording, once a tick.
+    pub dispatches: Vec<f64>,
+    /// Submitting the recording, once a tick.
     pub submit: f64,
     /// The host's parameters, once a tick.
     pub host: f64,
@@ -55,7 +55,7 @@ pub struct Tick {
 impl Tick {
     /// All of it.
     pub fn total(&self) -> f64 {
-        self.rows.iter().sum::<f64>() + self.submit + self.host
+        self.dispatches.iter().sum::<f64>() + self.submit + self.host
     }
 }
 
@@ -81,8 +81,8 @@ impl<'p> Pricer<'p> {
         let set = working_set(plan, bind);
         let mut rows = plan.dispatches.iter().map(|d| self.dispatch(d, bind, set)).collect::<Vec<_>>();
         if self.profile.kind == Kind::Gpu {
-            let saved = self.launch() - self.time("launch.apart", 0.0).unwrap_or(self.launch());
-            let apart = plan.dispatches.windows(2).map(|w| is_apart(&w[0], &w[1]));
+            let saved = self.launch() - self.time("launch.independent", 0.0).unwrap_or(self.launch());
+            let apart = plan.dispatches.windows(2).map(|w| is_independent(&w[0], &w[1]));
             rows.iter_mut()
                 .skip(1)
                 .zip(apart)
@@ -91,30 +91,32 @@ impl<'p> Pricer<'p> {
             let submit = self.time("submit", 1.0).unwrap_or(0.0);
             let encode = self.time("encode", rows.len() as f64).unwrap_or(0.0);
             let submit = submit.max(encode - rows.iter().sum::<f64>());
-            return Tick { rows, submit, host: 0.0 };
+            return Tick { dispatches: rows, submit, host: 0.0 };
         }
         let pairs: u64 = plan.ropes.iter().map(|r| r.inv_freq.len() as u64).sum();
         let host = self.time("host.rope", 1.0).unwrap_or(0.0) * (pairs * bind.t) as f64;
         let submit = self.time("submit", rows.len() as f64).unwrap_or(0.0);
-        Tick { rows, submit, host }
+        Tick { dispatches: rows, submit, host }
     }
 
     /// One dispatch of a plan whose working set is `set` bytes, in µs.
     pub fn dispatch(&self, d: &Dispatch, bind: Bind, set: f64) -> f64 {
         match self.profile.kind {
-            Kind::Gpu => self.turn() + self.gpu_work(d, bind, set).unwrap_or_else(|| self.sized(&d.cost, bind, set)),
+            Kind::Gpu => {
+                self.kernel_switch() + self.gpu_work(d, bind, set).unwrap_or_else(|| self.sized(&d.cost, bind, set))
+            }
             Kind::Cpu => self.launch() * (1 + d.grid_syncs) as f64 + self.cpu_work(d, bind, set),
         }
     }
 
-    /// One hand-over and its join, in µs.
+    /// One submission and its join, in µs.
     pub fn launch(&self) -> f64 {
         self.time("launch", 0.0).unwrap_or(0.0)
     }
 
     /// What a dispatch takes longer than in a chain of its own kind, as another kernel is in front of it.
-    pub fn turn(&self) -> f64 {
-        self.time("turn", 0.0).unwrap_or(0.0)
+    pub fn kernel_switch(&self) -> f64 {
+        self.time("kernel_switch", 0.0).unwrap_or(0.0)
     }
 
     /// Bytes per second at which a working set is read.
@@ -208,7 +210,7 @@ impl<'p> Pricer<'p> {
             "attention" if d.kernel.starts_with("attention/") => {
                 let cache = values(false).find_map(|s| s.cache())?;
                 let dim = measured_dim(cache.dim);
-                let rate = self.rate(&format!("attention.blocks.{dim}"), rows as f64)?;
+                let rate = self.rate(&format!("attention.prefill.{dim}"), rows as f64)?;
                 Some(self.launch() + 1e6 * d.cost.flops.eval(bind) as f64 / rate)
             }
             "delta_net" if rows == bind.s => self.time("delta_net", read),
@@ -276,7 +278,7 @@ impl<'p> Pricer<'p> {
             }
         }
         let is_q8 = d.kernel.contains("tile16") || d.kernel.contains("mixed");
-        let is_redone = d.kernel.ends_with(".rows");
+        let is_redone = d.kernel.contains("gemv_multi");
         let prologue = match is_redone {
             true => n as f64 * self.prologue(k, d.kernel.contains("norm+"), is_q8),
             false => 0.0,
@@ -305,8 +307,8 @@ impl<'p> Pricer<'p> {
         let scale = cache.dim as f64 / dim as f64;
         let items = d.grid.eval(bind);
         let share = rounds(items, d.grain, self.threads) as f64 / items.max(1) as f64;
-        if d.kernel.starts_with("attention/rows") {
-            let at = |how: &str| self.time(&format!("attention.rows.{dim}.{how}"), keys);
+        if d.kernel.starts_with("attention/decode") {
+            let at = |how: &str| self.time(&format!("attention.decode.{dim}.{how}"), keys);
             let (hot, from_memory) = (at("hot")?, at("cold")?);
             // The heads of a group read the same keys: only one of them waits for memory.
             let group = (heads / cache.heads.max(1) as f64).max(1.0);
@@ -314,15 +316,15 @@ impl<'p> Pricer<'p> {
             let item = hot + wait;
             return Some(share * heads * bind.t as f64 * item * scale);
         }
-        let pair = self.time(&format!("attention.blocks.{dim}"), keys)?;
+        let pair = self.time(&format!("attention.prefill.{dim}"), keys)?;
         Some(share * heads * bind.t as f64 * pair * scale)
     }
 
     /// Items are the key heads of each sequence, for all its rows.
     fn delta_net(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
         let items = d.grid.eval(bind).max(1);
-        let numbers = d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| s.role == Role::Recurrent);
-        let state = numbers.map(|s| s.width).max()? as f64 * bind.s as f64 / items as f64;
+        let elements = d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| s.role == Role::Recurrent);
+        let state = elements.map(|s| s.width).max()? as f64 * bind.s as f64 / items as f64;
         let form = if d.kernel.contains("conv") { "fused" } else { "plain" };
         let share = rounds(items, d.grain, self.threads) as f64 * bind.t as f64 / (bind.s as f64).max(1.0);
         if d.kernel.starts_with("delta_net/rows") {
@@ -358,7 +360,7 @@ fn measured_dim(dim: usize) -> usize {
 }
 
 /// A dispatch touches no slot that the one before it writes, and writes none that it touches.
-fn is_apart(before: &Dispatch, d: &Dispatch) -> bool {
+fn is_independent(before: &Dispatch, d: &Dispatch) -> bool {
     let written =
         |d: &Dispatch| d.args.iter().zip(&d.operands).filter(|(_, o)| o.is_written).map(|(a, _)| *a).collect();
     let (a, b): (Vec<BufRef>, Vec<BufRef>) = (written(before), written(d));
@@ -395,8 +397,8 @@ fn class(d: &Dispatch, bind: Bind) -> &'static str {
     match d.op {
         "elementwise" => {
             let out = |o: &&Operand| o.is_written && matches!(o.what, OperandId::Value(_));
-            let numbers = d.operands.iter().filter(out).map(|o| o.bytes.eval(bind) / 4).sum::<u64>().max(1);
-            if d.cost.flops.eval(bind) / numbers >= 8 { "elementwise.fn" } else { "elementwise" }
+            let elements = d.operands.iter().filter(out).map(|o| o.bytes.eval(bind) / 4).sum::<u64>().max(1);
+            if d.cost.flops.eval(bind) / elements >= 8 { "elementwise.fn" } else { "elementwise" }
         }
         // Rows are copied from one place to another.
         "copy" | "state_read" | "state_write" | "window" => "gather_rows",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use onetrip_ir::device::HandOver;
+use onetrip_ir::device::SubmitMode;
 
 /// Version of a profile: what its curves and its other names are called. A file without one is of version 1.
 pub const VERSION: u32 = 2;
@@ -38,9 +38,9 @@ pub struct Profile {
     pub note: String,
     /// What the device is able to do.
     pub caps: Caps,
-    /// How runs are handed over fastest, by the kind of device that drives it (`wgpu`, `cuda`), where that was measured.
+    /// How runs are submitted fastest, by the kind of device that drives it (`wgpu`, `cuda`), where that was measured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub commit: BTreeMap<String, HandOver>,
+    pub commit: BTreeMap<String, SubmitMode>,
     /// The measurements.
     #[serde(rename = "curve")]
     pub curves: Vec<Curve>,
@@ -54,7 +54,7 @@ fn first_version() -> u32 {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Caps {
-    /// Processors, or multiprocessors of a GPU.
+    /// Processors, or SMs of a GPU.
     pub cores: usize,
     /// Instruction set of the kernels that were measured (`avx512`), or of the GPU's (`sm_90`).
     pub isa: String,

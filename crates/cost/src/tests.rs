@@ -11,12 +11,12 @@ use onetrip_core::ops::elementwise::Elementwise;
 use onetrip_core::ops::embed::Embed;
 use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::expr::{Bind, Expr};
 use onetrip_ir::formats::DType;
 use onetrip_ir::plan::Plan;
 use onetrip_ir::simd::Isa;
-use onetrip_ir::target::{Compute, CudaCaps, RowClass, Target};
+use onetrip_ir::target::{Compute, CudaCaps, RowBucket, Target};
 use onetrip_ir::tensor::Sig;
 use onetrip_ir::tree::Unary;
 
@@ -62,9 +62,9 @@ fn graph() -> Graph {
     g
 }
 
-fn setting(target: Target) -> Setting {
-    let one = RowClass::One;
-    Setting { tokens: one, seqs: one, one_each: true, compute: Compute::Int8, target }
+fn ctx(target: Target) -> LoweringContext {
+    let one = RowBucket::R1;
+    LoweringContext { tokens: one, seqs: one, one_each: true, compute: Compute::Int8, target }
 }
 
 fn plan(fuse: &Fuse) -> Plan {
@@ -74,7 +74,7 @@ fn plan(fuse: &Fuse) -> Plan {
 fn plan_on(target: Target, fuse: &Fuse) -> Plan {
     let g = graph();
     let layouts = choose_layouts(&g, target, Compute::Int8);
-    lower(g, setting(target), fuse, &layouts, "device").expect("a plan")
+    lower(g, ctx(target), fuse, &layouts, "device").expect("a plan")
 }
 
 #[test]
@@ -129,15 +129,15 @@ fn a_gpu_is_priced_by_launch_bytes_and_operations() {
     let p = plan(&Fuse::None);
     let tick = Pricer::new(&profile, 1).tick(&p, ONE);
     // 2 · 512 · 256 operations at 1 G/s are slower than their bytes.
-    assert!((tick.rows[2] - (3.0 + 262.144)).abs() < 1e-6, "{}", tick.rows[2]);
-    assert!((tick.total() - tick.rows.iter().sum::<f64>()).abs() < 1e-9);
+    assert!((tick.dispatches[2] - (3.0 + 262.144)).abs() < 1e-6, "{}", tick.dispatches[2]);
+    assert!((tick.total() - tick.dispatches.iter().sum::<f64>()).abs() < 1e-9);
 }
 
 #[test]
 fn a_gpu_with_curves_of_its_ops_is_priced_by_them_and_by_what_a_dispatch_waits_for() {
     let curves = vec![
         curve("launch", &[0.0], &[3.0]),
-        curve("launch.apart", &[0.0], &[1.0]),
+        curve("launch.independent", &[0.0], &[1.0]),
         curve("read", &[2e6, 1e9], &[1e12, 1e12]),
         curve("flops", &[1.0], &[1e15]),
         curve("stream.q8_0.hot", &[1e4, 1e6], &[4.0, 5.0]),
@@ -151,11 +151,11 @@ fn a_gpu_with_curves_of_its_ops_is_priced_by_them_and_by_what_a_dispatch_waits_f
     let tick = Pricer::new(&profile, 1).tick(&p, ONE);
     let bytes = DType::Q8_0.row_bytes(256).expect("whole blocks") as f64 * 512.0;
     // The rate does not fall with the set, so everything counts as cold.
-    assert!((tick.rows[2] - (6.0 + 10.0 * (bytes - 1e4) / (1e6 - 1e4))).abs() < 1e-6, "{}", tick.rows[2]);
+    assert!((tick.dispatches[2] - (6.0 + 10.0 * (bytes - 1e4) / (1e6 - 1e4))).abs() < 1e-6, "{}", tick.dispatches[2]);
     // Each of these reads what the one before wrote: none is cheaper than a launch that waits.
-    assert!(tick.rows.iter().all(|us| *us >= 3.0), "{:?}", tick.rows);
+    assert!(tick.dispatches.iter().all(|us| *us >= 3.0), "{:?}", tick.dispatches);
     // Encoding six dispatches takes 51 µs, longer than they run.
-    let rows: f64 = tick.rows.iter().sum();
+    let rows: f64 = tick.dispatches.iter().sum();
     assert!((tick.total() - rows.max(51.0).max(rows + 7.0)).abs() < 1e-6, "{} {rows}", tick.total());
     profile.curves.retain(|c| !c.name.starts_with("encode"));
     assert!((Pricer::new(&profile, 1).tick(&p, ONE).submit - 7.0).abs() < 1e-9);
@@ -167,8 +167,8 @@ fn a_gpu_with_curves_of_its_ops_is_priced_by_them_and_by_what_a_dispatch_waits_f
     g.outputs =
         (0..2).map(|i| g.push(format!("scale{i}"), Elementwise::scale(0.5), &[x]).expect("shapes")[0]).collect();
     let target = Target::Cuda(CudaCaps::default());
-    let apart = lower(g, setting(target), &Fuse::None, &Default::default(), "cuda").expect("a plan");
-    let rows = Pricer::new(&profile, 1).tick(&apart, ONE).rows;
+    let apart = lower(g, ctx(target), &Fuse::None, &Default::default(), "cuda").expect("a plan");
+    let rows = Pricer::new(&profile, 1).tick(&apart, ONE).dispatches;
     assert!(rows[1] >= 3.0 && (rows[1] - rows[2] - 2.0).abs() < 1e-6, "{rows:?}");
 }
 
@@ -205,7 +205,7 @@ fn what_has_no_kernel_is_fused_only_when_that_is_assumed() {
         let (g, target) = (graph(), Target::Cpu(Isa::Portable));
         // Weights as they lie on GPUs: no CPU kernel reads them.
         let layouts = choose_layouts(&g, Target::Cuda(CudaCaps::default()), Compute::Int8);
-        lower_assuming(g, setting(target), &Fuse::All, &layouts, "cpu", assume).expect("a plan")
+        lower_assuming(g, ctx(target), &Fuse::All, &layouts, "cpu", assume).expect("a plan")
     };
     let (refused, assumed) = (made(false), made(true));
     assert!(refused.dispatches.len() > assumed.dispatches.len());

@@ -1,4 +1,4 @@
-//! The CPU device: a team of threads and memory. It knows no op: it runs functions over work items, with a join after
+//! The CPU device: a pool of threads and memory. It knows no op: it runs functions over work items, with a join after
 //! each dispatch, and stamps the time between them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -13,7 +13,7 @@ use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::cpu::items::Items;
 use onetrip_ir::cpu::memory::{ALIGN, AlignedBytes, Claims, RawBuf};
 use onetrip_ir::device::{
-    Choice, Commit, Counts, Device, DeviceError, HandOver, HostTime, Recording, TestDevice, Ticket, WeightData,
+    Choice, Commit, Counts, Device, DeviceError, HostTime, Recording, SubmitMode, TestDevice, Ticket, WeightData,
 };
 use onetrip_ir::kernel::Code;
 use onetrip_ir::plan::{BufRef, Plan};
@@ -27,7 +27,7 @@ use pool::Pool;
 /// The device's name.
 const NAME: &str = "cpu";
 
-/// A recording of this device: the plan and what to do with its rows. It serves every batch of the plan's class.
+/// A recording of this device: the plan and what to do with its rows. It serves every batch of the plan's bucket.
 struct CpuRecording {
     plan: Arc<Plan>,
     entries: Vec<Entry>,
@@ -149,7 +149,7 @@ impl Device for CpuDevice {
         Recording(Box::new(self.recording.take()))
     }
 
-    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
+    fn set_submit_mode(&mut self, how: SubmitMode) -> Result<(), DeviceError> {
         match how.encode_thread || how.commit != Commit::Tick {
             false => Ok(()),
             true => {
@@ -174,7 +174,7 @@ impl Device for CpuDevice {
                 arena.slice(at as usize, bytes as usize)
             }
             // Only text kernels have these: CPU kernels read the batch itself.
-            BufRef::Batch | BufRef::Feed | BufRef::Zeros => RawBuf::read_only(&[]),
+            BufRef::Batch | BufRef::PendingTokens | BufRef::ZeroedWorkspace => RawBuf::read_only(&[]),
         };
         let (bind, workers) = (batch.bind(), self.pool.workers());
         let (jobs, barriers) = (self.pool.jobs(), self.pool.barriers());

@@ -1,4 +1,4 @@
-//! A team of worker threads that run one job together, the caller among them, with a barrier they can wait at.
+//! A pool of worker threads that run one job together, the caller among them, with a barrier they can wait at.
 //!
 //! A decode step has a hundred joins; each must cost about a microsecond. So workers spin at a barrier, and between
 //! jobs for a short while, before they sleep. (A work-stealing pool's join was measured at 3 to 8 µs with two threads.)
@@ -79,7 +79,7 @@ fn lock<T>(m: &Mutex<T>) -> MutexGuard<'_, T> {
     m.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The team.
+/// The thread pool.
 pub struct Pool {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
@@ -88,7 +88,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// A team of `workers`, the caller included.
+    /// A pool of `workers`, the caller included.
     pub fn new(workers: usize) -> std::io::Result<Pool> {
         let workers = workers.max(1);
         let shared = Arc::new(Shared {

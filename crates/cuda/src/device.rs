@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use onetrip_device_common::arena::{GUARD, POISON, Slots};
 use onetrip_ir::batch::StepBatch;
-use onetrip_ir::device::{Commit, Counts, DeviceError, HandOver, HostTime, RING};
+use onetrip_ir::device::{Commit, Counts, DeviceError, HostTime, RING, SubmitMode};
 use onetrip_ir::kernel::Text;
 use onetrip_ir::plan::{BufRef, Plan};
 
@@ -20,7 +20,7 @@ use crate::recording::CudaRecording;
 /// Slots and operands begin at multiples of this.
 pub(crate) const ALIGN: u64 = 256;
 /// Bytes of zeroed words that kernels count in.
-pub(crate) const ZEROS: u64 = 4 << 20;
+pub(crate) const ZEROED_WORKSPACE_BYTES: u64 = 4 << 20;
 /// Outputs up to this size are copied to the host with every run; larger ones are expected to be read at once.
 pub(crate) const STAGED: u64 = 64 << 20;
 
@@ -79,8 +79,8 @@ pub struct CudaDevice {
     pub(crate) states: Vec<Memory>,
     pub(crate) arena: Option<Memory>,
     pub(crate) words: Option<Memory>,
-    pub(crate) feed: Memory,
-    pub(crate) zeros: Memory,
+    pub(crate) pending_tokens: Memory,
+    pub(crate) workspace: Memory,
     pub(crate) places: Places,
     pub(crate) ring: Vec<Kept>,
     pub(crate) events: Vec<Event>,
@@ -94,7 +94,7 @@ pub struct CudaDevice {
     pub(crate) runs: u64,
     pub(crate) launches: u64,
     pub(crate) counts: Counts,
-    pub(crate) how: HandOver,
+    pub(crate) how: SubmitMode,
     pub(crate) host: HostTime,
     pub(crate) compiler: Compiler,
     pub(crate) options: Options,
@@ -114,9 +114,9 @@ impl CudaDevice {
         compiler.defines.extend(options.delays.map(|seed| format!("-DDELAYS={seed}u")));
         let gpu = Gpu::open(options.ordinal)?;
         let lt = if options.own { None } else { Lt::open(&gpu, &options.libraries)? };
-        let (feed, zeros) = (gpu.memory(1 << 16)?, gpu.memory(ZEROS)?);
-        gpu.fill(feed.at, 0, feed.bytes)?;
-        gpu.fill(zeros.at, 0, zeros.bytes)?;
+        let (pending_tokens, workspace) = (gpu.memory(1 << 16)?, gpu.memory(ZEROED_WORKSPACE_BYTES)?);
+        gpu.fill(pending_tokens.at, 0, pending_tokens.bytes)?;
+        gpu.fill(workspace.at, 0, workspace.bytes)?;
         let mut ring = vec![];
         for _ in 0..RING {
             let (done, words, outputs) = (gpu.event(false)?, gpu.pinned(1 << 16)?, gpu.pinned(1 << 16)?);
@@ -129,8 +129,8 @@ impl CudaDevice {
             states: vec![],
             arena: None,
             words: None,
-            feed,
-            zeros,
+            pending_tokens,
+            workspace,
             places: Default::default(),
             ring,
             events: vec![],
@@ -143,7 +143,7 @@ impl CudaDevice {
             runs: 0,
             launches: 0,
             counts: Counts::default(),
-            how: HandOver::by(Commit::Replay),
+            how: SubmitMode::by(Commit::Replay),
             host: HostTime::default(),
             compiler,
             options,
@@ -245,8 +245,8 @@ impl CudaDevice {
             BufRef::State(s) => self.states[s].at,
             BufRef::Slot(s) => self.places.slot(s).unwrap_or(slots + self.slots.at[s].0),
             BufRef::Batch => self.words.as_ref().map_or(0, |w| w.at) + self.places.batch(),
-            BufRef::Feed => self.feed.at,
-            BufRef::Zeros => self.zeros.at,
+            BufRef::PendingTokens => self.pending_tokens.at,
+            BufRef::ZeroedWorkspace => self.workspace.at,
         }
     }
 

@@ -9,7 +9,7 @@ use onetrip_ir::target::CudaCaps;
 
 use crate::libs::Lib;
 
-/// Percent of the first-level cache that kernels of a plan ask to have as shared memory if none of them has more than
+/// Percent of L1 that kernels of a plan ask to have as shared memory if none of them has more than
 /// [`SMALL_SHARED`] bytes of it. Left alone the driver divides the cache for each kernel differently, and such neighbours seem
 /// to overlap less: a tick on an H200 with this went from 409 to 383 µs (Qwen2.5-0.5B Q4_0), 496 to 480 (F16), 1780 to 1714
 /// (Qwen3.5-9B Q4_0). 25 and 35 % did the same, 100 % was slower. Where some kernels need more, asking costs: for 8 sequences
@@ -94,11 +94,11 @@ pub struct Properties {
     pub name: String,
     /// Compute capability: 90 for 9.0.
     pub sm: u32,
-    /// Multiprocessors.
+    /// SMs.
     pub sms: u32,
     /// Bytes of shared memory that a block may ask for.
     pub shared: u32,
-    /// Bytes of the second-level cache.
+    /// Bytes of L2.
     pub l2: u64,
     /// Bytes of memory.
     pub memory: u64,
@@ -396,7 +396,7 @@ impl Gpu {
         check(code, || format!("launching {} groups of {} threads", shape.groups, shape.threads))
     }
 
-    /// Records what `launches` hands over as a graph, instead of running it; it gives how many dispatches that were.
+    /// Records what `launches` submits as a graph, instead of running it; it gives how many dispatches that were.
     pub fn record(&self, launches: impl FnOnce() -> Result<u64, DriverError>) -> Result<Graph, DriverError> {
         let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let (mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -473,7 +473,7 @@ pub struct Shape {
     pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Percent of the first-level cache that it would have as shared memory; none leaves that to the driver.
+    /// Percent of L1 that it would have as shared memory; none leaves that to the driver.
     pub carveout: Option<u32>,
 }
 

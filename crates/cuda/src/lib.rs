@@ -10,7 +10,7 @@ use onetrip_device_common::arena::GUARD;
 use onetrip_device_common::recording::{Entry, check_batch, kept, with_kernel};
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::device::{
-    Choice, Commit, Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
+    Choice, Commit, Counts, Device, DeviceError, HostTime, RING, Recording, SubmitMode, TestDevice, Ticket, WeightData,
 };
 use onetrip_ir::kernel::{Code, Text};
 use onetrip_ir::plan::{BufRef, Dispatch, Plan};
@@ -19,12 +19,12 @@ use onetrip_ir::target::{CudaCaps, Target};
 mod device;
 pub mod driver;
 mod faults;
-mod hand_over;
 pub mod libs;
 pub mod lt;
 pub mod nvrtc;
 mod places;
 mod recording;
+mod submit;
 mod ticks;
 
 pub use device::{CudaDevice, OpenError, Options};
@@ -113,7 +113,7 @@ impl Device for CudaDevice {
         Recording(Box::new(self.recording.take()))
     }
 
-    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError> {
+    fn set_submit_mode(&mut self, how: SubmitMode) -> Result<(), DeviceError> {
         if how.encode_thread {
             let why = "CUDA replays a kept graph, there is nothing to encode";
             return Err(DeviceError::Choice { what: Choice::EncodeThread, why });
@@ -139,7 +139,7 @@ impl Device for CudaDevice {
         // Everything that a recorded launch holds: places of slots and numbers of groups.
         let bind = batch.bind();
         let shape = bytes.iter().copied().chain(r.plan.dispatches.iter().map(|d| d.grid.eval(bind))).collect();
-        self.hand_over_by(r, batch, shape)?;
+        self.submit_by(r, batch, shape)?;
         self.keep_outputs(&r.plan, batch, slot)?;
         self.runs += 1;
         self.launches += 1;

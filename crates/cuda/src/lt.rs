@@ -90,7 +90,7 @@ impl Lt {
         }
     }
 
-    /// Hands over a product of `m` rows; `args` as [`Gemm`] orders them.
+    /// Submits a product of `m` rows; `args` as [`Gemm`] orders them.
     pub fn gemm(&self, gemm: &Gemm, m: u64, args: &[u64], stream: CUstream) -> Result<(), DriverError> {
         let Gemm { dtype, n, k, bias, residual, .. } = *gemm;
         let key = Key { is_bf16: dtype == DType::BF16, m, n, k, bias, residual };

@@ -1,7 +1,7 @@
 //! What a recording holds, and for what a device refuses one.
 
 use onetrip_ir::batch::StepBatch;
-use onetrip_ir::device::{DeviceError, HandOver, Recording};
+use onetrip_ir::device::{DeviceError, Recording, SubmitMode};
 use onetrip_ir::plan::{Dispatch, Plan};
 
 /// What a recording does, in order.
@@ -36,7 +36,7 @@ pub fn groups(entries: &[Entry], size: usize) -> Vec<&[Entry]> {
 
 /// Stamps of a run: the recording's `own`; where it has none and they are asked for, two for each submission of so many
 /// dispatches.
-pub fn stamps(own: usize, dispatches: usize, how: HandOver) -> usize {
+pub fn stamps(own: usize, dispatches: usize, how: SubmitMode) -> usize {
     if how.timed && own == 0 { 2 * how.commit.submissions(dispatches) } else { own }
 }
 
@@ -88,8 +88,8 @@ mod tests {
 
     #[test]
     fn submissions_are_stamped_only_where_the_recording_has_no_stamps_and_they_are_asked_for() {
-        let untimed = HandOver::by(Commit::Every(2));
-        let timed = HandOver { timed: true, ..untimed };
+        let untimed = SubmitMode::by(Commit::Every(2));
+        let timed = SubmitMode { timed: true, ..untimed };
         assert_eq!([stamps(0, 3, untimed), stamps(6, 3, untimed)], [0, 6]);
         assert_eq!([stamps(0, 3, timed), stamps(6, 3, timed)], [4, 6]);
     }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use onetrip_ir::device::{Commit, HandOver};
+use onetrip_ir::device::{Commit, SubmitMode};
 use serde::{Serialize, Serializer};
 
 /// What drives a device: one crate each.
@@ -18,7 +18,7 @@ pub enum DeviceKind {
 }
 
 /// The wgpu device's name in plans, profiles and output.
-const WGPU: &str = "gpu";
+const WGPU: &str = "wgpu";
 
 impl DeviceKind {
     /// All kinds, in the order in which devices are listed.
@@ -37,7 +37,7 @@ impl DeviceKind {
     pub fn aliases(self) -> &'static [&'static str] {
         match self {
             DeviceKind::Cpu | DeviceKind::Cuda => &[],
-            DeviceKind::Wgpu => &["gpu", "wgpu"],
+            DeviceKind::Wgpu => &["gpu"],
         }
     }
 
@@ -67,7 +67,7 @@ impl DeviceKind {
         }
     }
 
-    /// A second thread may encode and submit: [`HandOver::encode_thread`].
+    /// A second thread may encode and submit: [`SubmitMode::encode_thread`].
     pub fn has_encode_thread(self) -> bool {
         match self {
             DeviceKind::Wgpu => true,
@@ -75,9 +75,9 @@ impl DeviceKind {
         }
     }
 
-    /// How runs are handed over where neither a user nor a profile says otherwise.
-    pub fn default_hand_over(self) -> HandOver {
-        HandOver::by(if self.keeps_ticks() { Commit::Replay } else { Commit::Tick })
+    /// How runs are submitted where neither a user nor a profile says otherwise.
+    pub fn default_hand_over(self) -> SubmitMode {
+        SubmitMode::by(if self.keeps_ticks() { Commit::Replay } else { Commit::Tick })
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
                 assert_eq!(name.parse(), Ok(spec.clone()), "{name}");
             }
         }
-        for text in ["cuda:1", "gpu:NVIDIA H200: the second"] {
+        for text in ["cuda:1", "wgpu:NVIDIA H200: the second"] {
             assert_eq!(text.parse::<DeviceSpec>().expect(text).to_string(), text);
         }
     }

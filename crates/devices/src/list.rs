@@ -130,7 +130,7 @@ fn cuda(settings: &Settings) -> Result<Vec<CudaInfo>, OpenError> {
 
 #[cfg(feature = "wgpu")]
 fn wgpu() -> Result<Vec<WgpuInfo>, OpenError> {
-    let info = |a: &onetrip_gpu::Adapter| WgpuInfo {
+    let info = |a: &onetrip_wgpu::Adapter| WgpuInfo {
         name: a.name.clone(),
         backend: a.backend,
         class: a.kind,
@@ -140,8 +140,8 @@ fn wgpu() -> Result<Vec<WgpuInfo>, OpenError> {
         features: a.features.clone(),
         missing: a.missing.clone(),
     };
-    match onetrip_gpu::adapters() {
-        [] => Err(OpenError::Missing { kind: DeviceKind::Wgpu, why: onetrip_gpu::OpenError::None.to_string() }),
+    match onetrip_wgpu::adapters() {
+        [] => Err(OpenError::Missing { kind: DeviceKind::Wgpu, why: onetrip_wgpu::OpenError::None.to_string() }),
         all => Ok(all.iter().map(info).collect()),
     }
 }

@@ -105,7 +105,7 @@ pub enum OpenError {
 
 /// A device that is ready to take weights.
 pub struct Opened {
-    /// The device; runs are handed over in the way that it begins with.
+    /// The device; runs are submitted in the way that it begins with.
     pub device: Box<dyn TestDevice>,
     /// What profiles call the hardware, where it is a GPU.
     pub hardware: Option<String>,
@@ -209,7 +209,7 @@ mod cuda {
 
 #[cfg(feature = "wgpu")]
 mod wgpu {
-    use onetrip_gpu::{GpuDevice, Options, adapter};
+    use onetrip_wgpu::{Options, WgpuDevice, adapter};
 
     use super::*;
 
@@ -229,10 +229,10 @@ mod wgpu {
             capture: settings.capture,
             ..Options::default()
         };
-        let device = GpuDevice::open(&options).map_err(|e| match e {
-            onetrip_gpu::OpenError::None => OpenError::Missing { kind: DeviceKind::Wgpu, why: e.to_string() },
-            onetrip_gpu::OpenError::Name { .. } => OpenError::NoneSuch(e.to_string()),
-            onetrip_gpu::OpenError::Refused { .. } => OpenError::Refused(e.to_string()),
+        let device = WgpuDevice::open(&options).map_err(|e| match e {
+            onetrip_wgpu::OpenError::None => OpenError::Missing { kind: DeviceKind::Wgpu, why: e.to_string() },
+            onetrip_wgpu::OpenError::Name { .. } => OpenError::NoneSuch(e.to_string()),
+            onetrip_wgpu::OpenError::Refused { .. } => OpenError::Refused(e.to_string()),
         })?;
         let (hardware, lacks) = (device.adapter().to_string(), device.lacks());
         Ok(Opened { device: Box::new(device), hardware: Some(hardware), lacks })

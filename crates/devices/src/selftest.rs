@@ -6,7 +6,7 @@ use std::sync::Arc;
 use onetrip_core::compile::layout::Layouts;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::graph::Source;
-use onetrip_core::lowering::Site;
+use onetrip_core::lowering::OpSite;
 use onetrip_core::ops::{Case, Op};
 use onetrip_core::probe::Silent;
 use onetrip_core::record::record;
@@ -68,7 +68,7 @@ pub fn run_case(device: &mut dyn TestDevice, op: &'static str, case: &Case, seed
 fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut CaseResult) -> Result<(), DeviceError> {
     let mut rng = Rng::new(seed);
     let wrong = |e: String| DeviceError::Batch(e);
-    let (graph, setting) = case_graph(case, device.target()).map_err(|e| wrong(e.to_string()))?;
+    let (graph, ctx) = case_graph(case, device.target()).map_err(|e| wrong(e.to_string()))?;
     let vocabulary = case.ins[0].rows.constant().unwrap_or(8);
     let (batch, pages) = random_batch(&mut rng, case.batch, vocabulary, &graph.ropes);
     let (mut weights, mut numbers, mut states): (Vec<WeightData>, Vec<RefTensor>, Vec<RefState>) = Default::default();
@@ -87,7 +87,7 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
             }
             _ => {
                 let mut all = RefTensor { width: sig.width, data: vec![] };
-                for shard in sig.shards(setting.target.binding_bytes()) {
+                for shard in sig.shards(ctx.target.binding_bytes()) {
                     let rows = shard.rows.eval(case.batch) as usize;
                     let (bytes, part) = match case.ranges.iter().find(|(input, ..)| *input == i) {
                         Some(&(_, low, high)) => uniform(&mut rng, sig.width, rows, low, high),
@@ -104,7 +104,7 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
     }
     if let Some(want) = case.cost {
         // Counted by hand for weights as they are stored.
-        let site = Site { ins: case.ins.clone(), ..graph.site(&setting, &graph.nodes[0].ins, &graph.nodes[0].outs) };
+        let site = OpSite { ins: case.ins.clone(), ..graph.site(&ctx, &graph.nodes[0].ins, &graph.nodes[0].outs) };
         let cost = case.op.cost(&site);
         let have = (cost.read.eval(case.batch), cost.written.eval(case.batch), cost.flops.eval(case.batch));
         if have != want {
@@ -114,14 +114,14 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
     let mut expected_states = states.clone();
     for node in &graph.nodes {
         let Op::Matmul(m) = &node.op else { continue };
-        let site = graph.site(&setting, &node.ins, &node.outs);
+        let site = graph.site(&ctx, &node.ins, &node.outs);
         let weights = &site.ins[m.first_weight()..m.first_operand()];
         let most = weights.iter().map(|w| site.rounding(w).tolerance()).fold(0.0, f32::max);
         result.tolerance = result.tolerance.max(most);
     }
-    let expected = eval_graph(&graph, &numbers, &setting, &batch, &mut expected_states);
+    let expected = eval_graph(&graph, &numbers, &ctx, &batch, &mut expected_states);
     // Layouts are in the signatures already.
-    let plan = lower(graph, setting, &Fuse::None, &Layouts::new(), device.name());
+    let plan = lower(graph, ctx, &Fuse::None, &Layouts::new(), device.name());
     let plan = Arc::new(plan.map_err(|e| wrong(e.to_string()))?);
     result.kernels = plan.dispatches.iter().map(|d| d.kernel.clone()).collect();
     device.set_guards(true);

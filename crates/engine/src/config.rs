@@ -213,7 +213,7 @@ mod tests {
             w.set(format!("llama.{key}"), value.clone());
         }
         let file = ModelFile::from_slice("test.gguf", &w.to_bytes().expect("a small file")).expect("opens");
-        Config::read(&file, &crate::arch::names()).err().map_or(String::new(), |e| e.to_string())
+        Config::read(&file, &crate::models::names()).err().map_or(String::new(), |e| e.to_string())
     }
 
     #[test]

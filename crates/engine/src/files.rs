@@ -10,7 +10,7 @@ mod gguf;
 mod gguf_write;
 mod metadata;
 mod model_file;
-mod safe;
+mod safetensors;
 mod split;
 mod summary;
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use onetrip_ir::batch::SampleParams;
 
-use crate::scheduler::Sampled;
+use crate::scheduler::TokenOutput;
 use crate::step::{Engine, StepError};
 use crate::tokenizer::Tokenizer;
 
 /// When to stop.
 #[derive(Clone, Debug, Default)]
-pub struct Limits {
+pub struct StopConditions {
     /// New tokens at most.
     pub n: usize,
     /// Texts that end the answer; they are not part of it.
@@ -23,7 +23,7 @@ pub struct Limits {
 /// Why it stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Stopped {
+pub enum FinishReason {
     /// As many tokens as asked for.
     Length,
     /// The model ended the text.
@@ -40,11 +40,11 @@ pub enum Stopped {
 #[derive(Clone, Debug)]
 pub struct Generated {
     /// New tokens, the end token included.
-    pub tokens: Vec<Sampled>,
+    pub tokens: Vec<TokenOutput>,
     /// Their text.
     pub text: String,
     /// Why it stopped.
-    pub stopped: Stopped,
+    pub finish: FinishReason,
     /// Tokens of the prompt that had to run.
     pub prompt_run: usize,
     /// Seconds until the first token.
@@ -84,9 +84,9 @@ pub fn generate(
     seq: usize,
     tokens: &[u32],
     sample: SampleParams,
-    limits: &Limits,
+    limits: &StopConditions,
     interrupted: &AtomicBool,
-    each: &mut dyn FnMut(&Sampled, &str),
+    each: &mut dyn FnMut(&TokenOutput, &str),
 ) -> Result<Generated, StepError> {
     if tokens.is_empty() {
         return Err(StepError::Input("the prompt has no tokens: give some text".into()));
@@ -104,7 +104,7 @@ pub fn generate(
     let mut out = Generated {
         tokens: vec![],
         text: String::new(),
-        stopped: Stopped::Length,
+        finish: FinishReason::Length,
         prompt_run: n - kept,
         prefill_s: 0.0,
         decode_s: 0.0,
@@ -113,11 +113,11 @@ pub fn generate(
     let mut first = None;
     'run: while out.tokens.len() < limits.n {
         if interrupted.load(Ordering::Relaxed) {
-            out.stopped = Stopped::Interrupted;
+            out.finish = FinishReason::Interrupted;
             break;
         }
         let Some(new) = engine.step()? else {
-            out.stopped = Stopped::Context;
+            out.finish = FinishReason::Context;
             break;
         };
         for token in new.into_iter().filter(|t| t.seq == seq) {
@@ -129,7 +129,7 @@ pub fn generate(
             each(&token, &text);
             out.tokens.push(token);
             if end || stop {
-                out.stopped = if end { Stopped::End } else { Stopped::Stop };
+                out.finish = if end { FinishReason::End } else { FinishReason::Stop };
                 break 'run;
             }
         }
@@ -138,7 +138,7 @@ pub fn generate(
     let first = first.unwrap_or(end);
     out.prefill_s = (first - start).as_secs_f64();
     out.decode_s = (end - first).as_secs_f64();
-    if out.stopped != Stopped::Stop {
+    if out.finish != FinishReason::Stop {
         let rest = decoder.map_or(String::new(), |mut d| d.flush());
         let rest = std::mem::take(&mut filter.held) + &rest;
         out.text.push_str(&rest);

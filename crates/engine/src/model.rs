@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use onetrip_core::compile::layout::Layouts;
 use onetrip_core::fuse::Fuse;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::formats::DType;
 use onetrip_ir::plan::Plan;
-use onetrip_ir::target::{Compute, RowClass, Target};
+use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::Sig;
 
-use crate::arch::{self, PAGES};
 use crate::config::{Config, ConfigError};
 use crate::files::{FileError, ModelFile};
-use crate::page::{Page, PageError, Want};
+use crate::graph_builder::{BuildError, GraphBuilder, Want};
+use crate::models::{self, MODELS};
 use crate::weights::Weights;
 
 /// What is chosen once for a model: precision, caches, rules.
@@ -47,7 +47,7 @@ pub enum ModelError {
     Config(#[from] ConfigError),
     /// Its page.
     #[error(transparent)]
-    Page(#[from] PageError),
+    Build(#[from] BuildError),
     /// A graph that cannot be lowered.
     #[error("{0}")]
     Plan(String),
@@ -56,10 +56,10 @@ pub enum ModelError {
 /// Which plan: classes of the batch, and what is made of the logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanKey {
-    /// Class of the number of tokens.
-    pub tokens: RowClass,
-    /// Class of the number of sequences.
-    pub seqs: RowClass,
+    /// Bucket of the number of tokens.
+    pub tokens: RowBucket,
+    /// Bucket of the number of sequences.
+    pub seqs: RowBucket,
     /// Every sequence has one token: a decode step.
     pub one_each: bool,
     /// What is made of the logits.
@@ -69,7 +69,7 @@ pub struct PlanKey {
 impl PlanKey {
     /// The plan of a batch of `tokens` tokens in `seqs` sequences.
     pub fn of(tokens: usize, seqs: usize, want: Want) -> PlanKey {
-        PlanKey { tokens: RowClass::of(tokens), seqs: RowClass::of(seqs), one_each: tokens == seqs, want }
+        PlanKey { tokens: RowBucket::of(tokens), seqs: RowBucket::of(seqs), one_each: tokens == seqs, want }
     }
 }
 
@@ -94,7 +94,7 @@ impl Model {
 
     /// A model of an opened file: reads the configuration, finds every weight that the page names, chooses layouts.
     pub fn new(file: ModelFile, options: ModelOptions) -> Result<Model, ModelError> {
-        let config = Config::read(&file, &arch::names())?;
+        let config = Config::read(&file, &models::names())?;
         let file = Arc::new(file);
         let weights = Weights::new(file.clone(), &config.arch, config.norm_plus_one, options.weights, options.target);
         let mut model = Model { file, config, options, weights, layouts: Layouts::new(), states: vec![] };
@@ -106,32 +106,32 @@ impl Model {
 
     fn graph(&mut self, want: Want) -> Result<(onetrip_core::graph::Graph, Vec<Sig>), ModelError> {
         let name = self.config.arch.as_str();
-        let write = PAGES.iter().find(|(page, _)| *page == name).map(|(_, write)| *write);
-        let write = write.ok_or_else(|| ModelError::Plan(format!("no page for architecture {name}")))?;
-        let mut page = Page::new(&self.config, &mut self.weights, self.options.cache, want);
-        let logits = write(&mut page)?;
-        Ok(page.finish(logits)?)
+        let define = MODELS.iter().find(|(arch, _)| *arch == name).map(|(_, define)| *define);
+        let define = define.ok_or_else(|| ModelError::Plan(format!("no definition of architecture {name}")))?;
+        let mut builder = GraphBuilder::new(&self.config, &mut self.weights, self.options.cache, want);
+        let logits = define(&mut builder)?;
+        Ok(builder.finish(logits)?)
     }
 
-    /// The plan for a class of batches.
+    /// The plan for a bucket of batches.
     pub fn plan(&mut self, key: PlanKey) -> Result<Plan, ModelError> {
         let fuse = self.options.fuse.clone();
         self.plan_with(key, &fuse, false)
     }
 
-    /// The plan for a class of batches by other rules than the model's own; with `assume`, rules are not refused where
+    /// The plan for a bucket of batches by other rules than the model's own; with `assume`, rules are not refused where
     /// the device has no kernel for what they make (such a plan has gaps and cannot run).
     pub fn plan_with(&mut self, key: PlanKey, fuse: &Fuse, assume: bool) -> Result<Plan, ModelError> {
         let (graph, _) = self.graph(key.want)?;
         let o = &self.options;
-        let setting = Setting {
+        let ctx = LoweringContext {
             tokens: key.tokens,
             seqs: key.seqs,
             one_each: key.one_each,
             compute: o.compute,
             target: o.target,
         };
-        let plan = lower_assuming(graph, setting, fuse, &self.layouts, &o.device, assume);
+        let plan = lower_assuming(graph, ctx, fuse, &self.layouts, &o.device, assume);
         plan.map_err(|e| ModelError::Plan(format!("{}: {e}", self.file.name())))
     }
 
@@ -150,7 +150,7 @@ impl Model {
         &self.layouts
     }
 
-    /// Numbers in a row of logits.
+    /// Elements in a row of logits.
     pub fn vocabulary(&mut self) -> Result<usize, ModelError> {
         let found = match self.weights.find("output.weight")? {
             Some((_, sig)) => sig,

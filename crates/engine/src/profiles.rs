@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use onetrip_cost::profile::VERSION;
 pub use onetrip_cost::{Kind, Profile, ProfileError};
-use onetrip_ir::device::HandOver;
+use onetrip_ir::device::SubmitMode;
 use serde::Deserialize;
 
 use crate::renamed::{self, Renamed};
@@ -186,15 +186,15 @@ pub fn of_device<'a>(device: &'a str, skipped: Skipped<'a>) -> impl Iterator<Ite
     readable(skipped).filter(move |(_, profile)| profile.device == device)
 }
 
-/// How runs are handed over fastest on a device that `kind` (`wgpu`, `cuda`) drives: as the newest stored profile has it
+/// How runs are submitted fastest on a device that `kind` (`wgpu`, `cuda`) drives: as the newest stored profile has it
 /// that says so. Files that cannot be read are handed to `skipped`.
-pub fn commit_of(device: &str, kind: &str, skipped: Skipped) -> Option<HandOver> {
+pub fn commit_of(device: &str, kind: &str, skipped: Skipped) -> Option<SubmitMode> {
     let kind = renamed::new_name(renamed::DEVICES, kind);
     of_device(device, skipped).find_map(|(_, profile)| profile.commit.get(kind).copied())
 }
 
-/// Writes into the profile in `path` how runs are handed over fastest by devices of a kind.
-pub fn write_commit(path: &Path, kind: &str, how: HandOver) -> Result<(), ProfileError> {
+/// Writes into the profile in `path` how runs are submitted fastest by devices of a kind.
+pub fn write_commit(path: &Path, kind: &str, how: SubmitMode) -> Result<(), ProfileError> {
     let mut profile = read(path)?;
     profile.commit.insert(renamed::new_name(renamed::DEVICES, kind).into(), how);
     store(&profile, Some(&path.to_string_lossy())).map(drop)
@@ -245,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn a_way_of_handing_over_is_kept_in_the_profile_by_kind_of_device() {
+    fn a_submit_mode_is_kept_in_the_profile_by_kind_of_device() {
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("a.toml");
         std::fs::write(&path, SHIPPED[1].1).expect("written");
-        for (kind, how) in [("gpu", "every:8+thread"), ("cuda", "replay"), ("gpu", "tick")] {
+        for (kind, how) in [("wgpu", "every:8+thread"), ("cuda", "replay"), ("wgpu", "tick")] {
             write_commit(&path, kind, how.parse().expect(how)).expect("kept");
         }
         let profile = read(&path).expect("a profile");

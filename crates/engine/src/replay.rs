@@ -3,8 +3,8 @@
 use onetrip_ir::expr::Bind;
 use onetrip_ir::tensor::Role;
 
+use crate::graph_builder::Want;
 use crate::model::PlanKey;
-use crate::page::Want;
 use crate::step::{Engine, StepError};
 
 /// What came of the replays of a step.

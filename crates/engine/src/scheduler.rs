@@ -1,6 +1,6 @@
 //! Which tokens run next: sequences, their pages of the cache, and the ragged batch of the next step.
 
-use onetrip_ir::batch::{FEED, SampleParams, SeqSpan, StepBatch};
+use onetrip_ir::batch::{PENDING_TOKEN, SampleParams, SeqSpan, StepBatch};
 
 /// Positions in a page of the cache.
 pub const PAGE_LEN: usize = 256;
@@ -31,7 +31,7 @@ pub struct Scheduler {
     running: Vec<usize>,
 }
 
-/// The sequences of a batch that was handed over, one for each of its spans.
+/// The sequences of a batch that was submitted, one for each of its spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Running(Vec<usize>);
 
@@ -44,7 +44,7 @@ impl Running {
 
 /// A token that came out of a step.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sampled {
+pub struct TokenOutput {
     /// The sequence.
     pub seq: usize,
     /// The token.
@@ -145,35 +145,40 @@ impl Scheduler {
         (!batch.ids.is_empty()).then_some(batch)
     }
 
-    /// The batch that `next` gave last may follow the one handed over before while that still runs: every id is known
+    /// The batch that `next` gave last may follow the one submitted before while that still runs: every id is known
     /// here, or is the one that the same span of the batch before will sample. A repeat penalty has to know them all.
     pub fn may_follow(&self, batch: &StepBatch, before: Option<&Running>) -> bool {
-        let waits = batch.ids.contains(&FEED);
+        let waits = batch.ids.contains(&PENDING_TOKEN);
         let counts_tokens = batch.seqs.iter().any(|s| s.sample.repeat_penalty != 1.0);
         !waits || (!counts_tokens && before.is_some_and(|b| b.0 == self.running))
     }
 
-    /// The batch that `next` gave last is handed over: its tokens count as done, and a token not known yet stands behind
+    /// The batch that `next` gave last is submitted: its tokens count as done, and a token not known yet stands behind
     /// every text that has run to its end.
     pub fn handed_over(&mut self, batch: &StepBatch) -> Running {
         for (&seq, span) in self.running.iter().zip(&batch.seqs) {
             let Some(Some(s)) = self.sequences.get_mut(seq) else { continue };
             s.done += span.count as usize;
             if s.done == s.tokens.len() {
-                s.tokens.push(FEED);
+                s.tokens.push(PENDING_TOKEN);
             }
         }
         Running(self.running.clone())
     }
 
-    /// Takes what came out of a batch that was handed over: `sampled` has one row per span. Rows of sequences whose
+    /// Takes what came out of a batch that was submitted: `sampled` has one row per span. Rows of sequences whose
     /// tokens were not all run by it mean nothing and are dropped.
-    pub fn accept(&mut self, batch: &StepBatch, of: &Running, sampled: impl Fn(usize) -> Sampled) -> Vec<Sampled> {
+    pub fn accept(
+        &mut self,
+        batch: &StepBatch,
+        of: &Running,
+        sampled: impl Fn(usize) -> TokenOutput,
+    ) -> Vec<TokenOutput> {
         let mut out = vec![];
         for (row, (&seq, span)) in of.0.iter().zip(&batch.seqs).enumerate() {
             let Some(Some(s)) = self.sequences.get_mut(seq) else { continue };
-            if let Some(place) = s.tokens.get_mut(span.length as usize).filter(|id| **id == FEED) {
-                let token = Sampled { seq, ..sampled(row) };
+            if let Some(place) = s.tokens.get_mut(span.length as usize).filter(|id| **id == PENDING_TOKEN) {
+                let token = TokenOutput { seq, ..sampled(row) };
                 *place = token.id;
                 out.push(token);
             }
@@ -182,7 +187,7 @@ impl Scheduler {
     }
 
     /// Takes what came out of the last batch, which has run to its end.
-    pub fn take(&mut self, batch: &StepBatch, sampled: impl Fn(usize) -> Sampled) -> Vec<Sampled> {
+    pub fn take(&mut self, batch: &StepBatch, sampled: impl Fn(usize) -> TokenOutput) -> Vec<TokenOutput> {
         let running = self.handed_over(batch);
         self.accept(batch, &running, sampled)
     }
@@ -190,14 +195,14 @@ impl Scheduler {
     /// Tokens of a sequence that are known.
     pub fn known(&self, seq: usize) -> usize {
         let tokens = self.tokens(seq);
-        tokens.iter().position(|&id| id == FEED).unwrap_or(tokens.len())
+        tokens.iter().position(|&id| id == PENDING_TOKEN).unwrap_or(tokens.len())
     }
 
-    /// Forgets the batches that were handed over and not taken: texts end at their last known token. A recurrent state
+    /// Forgets the batches that were submitted and not taken: texts end at their last known token. A recurrent state
     /// that has gone beyond it begins anew.
     pub fn settle(&mut self) {
         for s in self.sequences.iter_mut().flatten() {
-            let Some(known) = s.tokens.iter().position(|&id| id == FEED) else { continue };
+            let Some(known) = s.tokens.iter().position(|&id| id == PENDING_TOKEN) else { continue };
             s.tokens.truncate(known);
             if s.done >= known {
                 s.done = if self.recurrent { 0 } else { known.saturating_sub(1) };
@@ -214,8 +219,8 @@ fn pages_for(context: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn token(id: u32) -> impl Fn(usize) -> Sampled {
-        move |_| Sampled { seq: 0, id, log_prob: None, top: vec![] }
+    fn token(id: u32) -> impl Fn(usize) -> TokenOutput {
+        move |_| TokenOutput { seq: 0, id, log_prob: None, top: vec![] }
     }
 
     #[test]
@@ -271,14 +276,14 @@ mod tests {
         s.set_tokens(seq, &[1, 2, 3]);
         let batch = s.next(512).expect("prompt");
         assert_eq!(batch.seqs[0].slot, seq as u32);
-        assert!(batch.seqs[0].begins());
+        assert!(batch.seqs[0].is_first_chunk());
         s.take(&batch, token(4));
         assert_eq!(s.set_tokens(seq, &[1, 2, 3, 4, 5]), 3, "the state stands behind the third token");
         let batch = s.next(512).expect("two tokens");
-        assert!(!batch.seqs[0].begins());
+        assert!(!batch.seqs[0].is_first_chunk());
         s.take(&batch, token(6));
         assert_eq!(s.set_tokens(seq, &[1, 2, 3, 9]), 0, "the state has seen other tokens");
-        assert!(s.next(512).expect("all again").seqs[0].begins());
+        assert!(s.next(512).expect("all again").seqs[0].is_first_chunk());
     }
 
     #[test]
@@ -289,7 +294,7 @@ mod tests {
         let a = s.next(512).expect("prompt");
         let ran_a = s.handed_over(&a);
         let b = s.next(512).expect("a token that is not known");
-        assert_eq!((b.ids.clone(), b.positions.clone()), (vec![FEED], vec![2]));
+        assert_eq!((b.ids.clone(), b.positions.clone()), (vec![PENDING_TOKEN], vec![2]));
         assert!(s.may_follow(&b, Some(&ran_a)) && !s.may_follow(&b, None));
         let ran_b = s.handed_over(&b);
         assert_eq!(s.accept(&a, &ran_a, token(7))[0].id, 7);

@@ -30,7 +30,7 @@ pub struct Shape {
     is_tied: bool,
     /// Positions of a sliding window.
     window: Option<u64>,
-    /// Numbers of a head that are rotated, where not all are.
+    /// Elements of a head that are rotated, where not all are.
     rotated: Option<u64>,
     /// Layers that keep a state instead of a cache.
     recurrent: Option<Recurrent>,
@@ -182,7 +182,7 @@ pub fn open(name: &str) -> Result<ModelFile, ShapeError> {
 }
 
 impl Shape {
-    /// Numbers in the joint row of q, k and v, numbers in a row of values, and value heads, if this layer is recurrent.
+    /// Numbers in the packed projection of q, k and v, elements in a row of values, and value heads, if this layer is recurrent.
     fn delta_net(&self, layer: u64) -> Option<(u64, u64, u64)> {
         let r = self.recurrent.filter(|r| !r.is_attention(layer as usize))?;
         let inner = (r.v_heads * r.state) as u64;
@@ -248,8 +248,8 @@ fn tensors(s: &Shape, dtype: DType) -> Vec<(String, Vec<u64>, u32)> {
     let (q, kv) = (s.heads * s.head_dim, s.kv_heads * s.head_dim);
     for layer in 0..s.layers {
         let mut parts = match s.delta_net(layer) {
-            Some((joint, inner, heads)) => vec![
-                ("attn_qkv", s.width, joint),
+            Some((packed, inner, heads)) => vec![
+                ("attn_qkv", s.width, packed),
                 ("attn_gate", s.width, inner),
                 ("ssm_alpha", s.width, heads),
                 ("ssm_beta", s.width, heads),
@@ -267,8 +267,8 @@ fn tensors(s: &Shape, dtype: DType) -> Vec<(String, Vec<u64>, u32)> {
         for (part, k, rows) in parts {
             matrix(format!("blk.{layer}.{part}"), k, rows, dtype);
         }
-        if let (Some((joint, ..)), Some(r)) = (s.delta_net(layer), s.recurrent) {
-            matrix(format!("blk.{layer}.ssm_conv1d"), r.conv as u64, joint, DType::F32);
+        if let (Some((packed, ..)), Some(r)) = (s.delta_net(layer), s.recurrent) {
+            matrix(format!("blk.{layer}.ssm_conv1d"), r.conv as u64, packed, DType::F32);
         }
     }
     let mut row = |name: String, width: u64| all.push((name, vec![width], DType::F32.ggml()));
@@ -312,7 +312,7 @@ mod tests {
                 let file = open(&format!("shape:{}:{format}", shape.name)).expect("a header");
                 assert!(file.is_header_only());
                 assert_eq!(
-                    Config::read(&file, &crate::arch::names()).expect("a configuration").layers as u64,
+                    Config::read(&file, &crate::models::names()).expect("a configuration").layers as u64,
                     shape.layers
                 );
             }
@@ -342,7 +342,7 @@ mod tests {
         for layers in ["0", "25", "x", ""] {
             assert!(error(&format!("shape:qwen2.5-0.5b@{layers}:f16")).contains("1 to 24"));
         }
-        let first = Config::read(&open("shape:qwen3.5-9b@4:q4_0").expect("a header"), &crate::arch::names())
+        let first = Config::read(&open("shape:qwen3.5-9b@4:q4_0").expect("a header"), &crate::models::names())
             .expect("a configuration");
         assert_eq!((first.layers, first.recurrent.map(|r| r.is_attention(3))), (4, Some(true)));
         // Rows of 896 are not whole blocks of 256.

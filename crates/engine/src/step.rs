@@ -6,14 +6,14 @@ use std::sync::Arc;
 use onetrip_core::ops::sample::NO_TOKEN;
 use onetrip_core::probe::Silent;
 use onetrip_core::record::record;
-use onetrip_ir::batch::{FEED, SampleParams, SeqSpan, StepBatch};
-use onetrip_ir::device::{Device, DeviceError, HandOver, Recording, Ticket};
+use onetrip_ir::batch::{PENDING_TOKEN, SampleParams, SeqSpan, StepBatch};
+use onetrip_ir::device::{Device, DeviceError, Recording, SubmitMode, Ticket};
 use onetrip_ir::plan::Plan;
 
+use crate::graph_builder::Want;
 use crate::memory::MemoryError;
 use crate::model::{Model, ModelError, PlanKey};
-use crate::page::Want;
-use crate::scheduler::{Running, Sampled, Scheduler};
+use crate::scheduler::{Running, Scheduler, TokenOutput};
 
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
@@ -60,7 +60,7 @@ pub struct Recorded {
     pub(crate) recording: Recording,
 }
 
-/// A batch that was handed over and not read back.
+/// A batch that was submitted and not read back.
 pub(crate) struct Flight {
     /// Number of the submission that it is part of.
     launch: u64,
@@ -117,9 +117,9 @@ impl Engine {
     }
 
     /// Changes how steps are handed to the device; those in flight are forgotten.
-    pub fn set_hand_over(&mut self, how: HandOver) -> Result<(), StepError> {
+    pub fn set_submit_mode(&mut self, how: SubmitMode) -> Result<(), StepError> {
         self.scheduler();
-        Ok(self.device.set_hand_over(how)?)
+        Ok(self.device.set_submit_mode(how)?)
     }
 
     /// Tokens of a sequence that are known, while steps may be in flight.
@@ -142,7 +142,7 @@ impl Engine {
         self.top = top;
     }
 
-    /// The plan of a class of batches, made when it is first needed.
+    /// The plan of a bucket of batches, made when it is first needed.
     pub fn recorded(&mut self, key: PlanKey) -> Result<&Recorded, StepError> {
         if !self.plans.contains_key(&key) {
             let plan = Arc::new(self.model.plan(key)?);
@@ -162,7 +162,7 @@ impl Engine {
 
     /// One step: batches go to the device as long as it likes some in flight, and the tokens of the oldest come back;
     /// none when nothing is left to run.
-    pub fn step(&mut self) -> Result<Option<Vec<Sampled>>, StepError> {
+    pub fn step(&mut self) -> Result<Option<Vec<TokenOutput>>, StepError> {
         // Single ticks follow each other without a gap. Of several in one submission a text may end with the first: the next
         // ones wait until all are read, so that no more than the rest of one submission is run for nothing.
         let most = if self.ticks > 1 { self.ticks } else { self.device.in_flight() };
@@ -222,7 +222,7 @@ impl Engine {
                 break;
             }
             let may_wait = may_follow && before.is_some();
-            let known: Vec<u32> = batch.ids.iter().copied().filter(|&id| id != FEED || !may_wait).collect();
+            let known: Vec<u32> = batch.ids.iter().copied().filter(|&id| id != PENDING_TOKEN || !may_wait).collect();
             self.check_ids(&known)?;
             let running = self.scheduler.handed_over(&batch);
             group.push((batch, running));
@@ -234,7 +234,7 @@ impl Engine {
     }
 
     /// Hands a batch to the device.
-    fn hand_over(&mut self, batch: &mut StepBatch, want: Want) -> Result<(Ticket, Arc<Plan>), StepError> {
+    fn submit_batch(&mut self, batch: &mut StepBatch, want: Want) -> Result<(Ticket, Arc<Plan>), StepError> {
         let key = PlanKey::of(batch.ids.len(), batch.seqs.len(), want);
         self.recorded(key)?;
         let Recorded { plan, recording } = &self.plans[&key];
@@ -244,7 +244,7 @@ impl Engine {
 
     /// Runs a batch and gives what was wanted: sampled rows, or logits.
     pub(crate) fn run(&mut self, batch: &mut StepBatch, want: Want) -> Result<Vec<f32>, StepError> {
-        let (run, plan) = self.hand_over(batch, want)?;
+        let (run, plan) = self.submit_batch(batch, want)?;
         let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
         Ok(self.device.output(run, &plan, 0, rows)?)
     }
@@ -275,7 +275,7 @@ impl Engine {
             let out = self.run(&mut batch, Want::AllLogits)?;
             out.chunks_exact(self.vocabulary).enumerate().for_each(|(i, row)| each(at + i, row));
             at += batch.ids.len();
-            self.scheduler.take(&batch, |_| Sampled { seq, id: 0, log_prob: None, top: vec![] });
+            self.scheduler.take(&batch, |_| TokenOutput { seq, id: 0, log_prob: None, top: vec![] });
         }
         self.scheduler.remove(seq);
         Ok(())
@@ -296,8 +296,13 @@ fn in_words(most: usize) -> String {
 }
 
 /// A row of the op `sample`.
-fn sampled(row: &[f32], span: &SeqSpan) -> Sampled {
+fn sampled(row: &[f32], span: &SeqSpan) -> TokenOutput {
     let asked = span.sample.top > 0;
     let top = row[2..].chunks_exact(2).take_while(|p| !p[1].is_nan()).map(|p| (p[0].to_bits(), p[1])).collect();
-    Sampled { seq: 0, id: row[0].to_bits(), log_prob: asked.then_some(row[1]), top: if asked { top } else { vec![] } }
+    TokenOutput {
+        seq: 0,
+        id: row[0].to_bits(),
+        log_prob: asked.then_some(row[1]),
+        top: if asked { top } else { vec![] },
+    }
 }

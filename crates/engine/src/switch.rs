@@ -20,7 +20,7 @@ pub const SWITCHES: &[Switch] = &[
     Switch {
         name: "ONETRIP_CAPTURE",
         values: "a number N",
-        what: "Has a graphics debugger capture the Nth step on the device gpu: Xcode on Metal, RenderDoc elsewhere.",
+        what: "Has a graphics debugger capture the Nth step on the device wgpu: Xcode on Metal, RenderDoc elsewhere.",
     },
     Switch {
         name: "ONETRIP_CUDA_DELAYS",

@@ -12,8 +12,8 @@ use onetrip_ir::device::Ticket;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::Plan;
 
+use crate::graph_builder::Want;
 use crate::model::PlanKey;
-use crate::page::Want;
 use crate::scheduler::PAGE_LEN;
 use crate::step::{Engine, Recorded, StepError};
 
@@ -56,15 +56,15 @@ impl Engine {
         Ok(Recorded { plan, recording })
     }
 
-    /// Records the plan of a class of batches by other rules than the model's own; [`Engine::submit`] runs it.
+    /// Records the plan of a bucket of batches by other rules than the model's own; [`Engine::submit`] runs it.
     pub fn record_by(&mut self, key: PlanKey, fuse: &Fuse) -> Result<Recorded, StepError> {
         let plan = Arc::new(self.model.plan_with(key, fuse, false)?);
         let recording = record(&plan, &mut *self.device, &mut Silent)?;
         Ok(Recorded { plan, recording })
     }
 
-    /// Records only those rows of the plan of a class of batches: what a tick takes without the others is what they add to
-    /// it, and without any what remains is handing over and waiting.
+    /// Records only those dispatches of the plan of a bucket of batches: what a tick takes without the others is what they add to
+    /// it, and without any what remains is submitting and waiting.
     pub fn record_rows(&mut self, key: PlanKey, is_kept: &dyn Fn(usize) -> bool) -> Result<Recorded, StepError> {
         let plan = &self.recorded(key)?.plan;
         let kept = plan.dispatches.iter().enumerate().filter(|(n, _)| is_kept(*n)).map(|(_, d)| d.clone()).collect();

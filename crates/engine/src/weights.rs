@@ -294,10 +294,10 @@ impl Weights {
                 });
             }
             Make::Planes(planes) => {
-                let (codes, rest) = out.split_at_mut(planes.at_scales);
-                let (scales, offsets) = rest.split_at_mut(planes.at_offsets - planes.at_scales);
-                let unit = [planes.code_row(), planes.scale_row(), planes.scale_row()].map(|bytes| 16 * bytes);
-                let parts = Parts { unit, planes: [codes, scales, offsets] };
+                let (quants, rest) = out.split_at_mut(planes.at_scales);
+                let (scales, mins) = rest.split_at_mut(planes.at_mins - planes.at_scales);
+                let unit = [planes.quant_row(), planes.scale_row(), planes.scale_row()].map(|bytes| 16 * bytes);
+                let parts = Parts { unit, planes: [quants, scales, mins] };
                 convert(e, stored, threads, parts, &|rows, [a, b, c], _| planes.pack(rows, a, b, c));
             }
         }

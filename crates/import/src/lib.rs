@@ -15,7 +15,7 @@ use onetrip_ir::text::shown;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::graph::Graph;
 use onetrip_core::ops::sample::Sample;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::Plan;
 
@@ -140,7 +140,7 @@ impl Listing {
     /// are counted as the listing has them. An error names the listing and the node that has no shape.
     pub fn plan(&self, o: &ListingOptions, fuse: &Fuse, assume: bool, sample: bool) -> Result<Plan, PlanError> {
         let Bind { t, s, .. } = self.bind();
-        let setting = Setting::of(t as usize, s as usize, o.compute, o.target);
+        let ctx = LoweringContext::of(t as usize, s as usize, o.compute, o.target);
         let failed = |source| PlanError { listing: self.name.clone(), source };
         let mut graph = self.graph.clone();
         if sample {
@@ -148,7 +148,7 @@ impl Listing {
             graph.outputs = graph.push(SAMPLE.0, Sample { top: 0 }, &logits).map_err(failed)?;
         }
         let layouts = choose_layouts(&graph, o.target, o.compute);
-        let mut plan = lower_assuming(graph, setting, fuse, &layouts, &o.device, assume).map_err(failed)?;
+        let mut plan = lower_assuming(graph, ctx, fuse, &layouts, &o.device, assume).map_err(failed)?;
         plan.nodes_by_op = self.nodes_by_op.clone();
         plan.nodes_empty = self.empty_by_op.values().sum();
         Ok(plan)

@@ -22,7 +22,7 @@ use onetrip_core::ops::state_write::StateWrite;
 use onetrip_core::ops::window::Window;
 use onetrip_ir::expr::{Bind, Expr};
 use onetrip_ir::formats::DType;
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::Slice;
 use onetrip_ir::tensor::{Cache, Sig};
 use onetrip_ir::tree::Unary;
 
@@ -146,7 +146,7 @@ impl Importer<'_> {
     }
 
     /// What an input is: the whole of a value, or some columns of each of its rows.
-    fn seen(&self, i: usize) -> Result<(ValueId, Option<Columns>), String> {
+    fn seen(&self, i: usize) -> Result<(ValueId, Option<Slice>), String> {
         let (item, root) = (&self.items[i], root(self.items, i));
         let (mut start, mut at) = (0u64, i);
         while let Kind::View { offset, .. } = &self.items[at].kind {
@@ -173,11 +173,11 @@ impl Importer<'_> {
         if start == 0 && item.numbers() == rows * width {
             return Ok((id, None));
         }
-        let columns = columns(item, start / 4, rows, width).filter(|_| sig.dtype == DType::F32 && start % 4 == 0);
-        let columns = columns.ok_or_else(|| {
+        let slice = slice_of(item, start / 4, rows, width).filter(|_| sig.dtype == DType::F32 && start % 4 == 0);
+        let slice = slice.ok_or_else(|| {
             format!("`{name}` {} is neither the whole of `{of}` nor the same columns of each of its rows", item.shape())
         })?;
-        Ok((id, Some(columns)))
+        Ok((id, Some(slice)))
     }
 
     /// An input that the op reads whole.
@@ -243,16 +243,16 @@ impl Importer<'_> {
                 (Matmul::plain().into(), vec![x, weight])
             }
             "RMS_NORM" => {
-                let (x, part) = self.seen(item.ins[0])?;
-                (RmsNorm { part, ..RmsNorm::plain(number("eps")?, dim) }.into(), vec![x])
+                let (x, view) = self.seen(item.ins[0])?;
+                (RmsNorm { view, ..RmsNorm::plain(number("eps")?, dim) }.into(), vec![x])
             }
             "L2_NORM" => {
-                let (x, part) = self.seen(item.ins[0])?;
-                (L2Norm { eps: number("eps")?, dim, part }.into(), vec![x])
+                let (x, view) = self.seen(item.ins[0])?;
+                (L2Norm { eps: number("eps")?, dim, view }.into(), vec![x])
             }
             "ROPE" => self.rope(item, number("base")?, item.param("scale").map(|_| number("scale")).transpose()?)?,
             "CONT" => match self.seen(item.ins[0])? {
-                (x, Some(columns)) => (columns.into(), vec![x]),
+                (x, Some(slice)) => (slice.into(), vec![x]),
                 (x, None) => (Copy { dtype: DType::F32 }.into(), vec![x]),
             },
             "GET_ROWS" => match (self.state(item, 0), item.numbers()) {
@@ -312,7 +312,7 @@ impl Importer<'_> {
     }
 
     fn rope(&mut self, item: &Item, base: f32, scale: Option<f32>) -> Result<(Op, Vec<ValueId>), String> {
-        let (x, part) = self.seen(item.ins[0])?;
+        let (x, view) = self.seen(item.ins[0])?;
         let neox = match item.param("mode") {
             Some("neox") => true,
             Some("normal") => false,
@@ -330,7 +330,7 @@ impl Importer<'_> {
         let scaling = scale.filter(|s| *s != 1.0).map_or(Scaling::None, |s| Scaling::Linear { factor: 1.0 / s });
         let table = self.graph.rope_table(RopeConfig { base, dim: rotated, scaling }.spec(None));
         let heads = (rows / self.bind.t) as usize;
-        Ok((Rope { heads, dim, pairs: rotated / 2, neox, table, norm: None, part }.into(), vec![x]))
+        Ok((Rope { heads, dim, pairs: rotated / 2, neox, table, norm: None, view }.into(), vec![x]))
     }
 
     /// A copy, or a cast, that is not into a state.
@@ -372,11 +372,13 @@ impl Importer<'_> {
         };
         let ((k_dim, k_heads), (v_dim, v_heads)) = (shape(0), shape(2));
         let scale = 1.0 / (k_dim.max(1) as f32).sqrt();
-        let mut op = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Apart, norm: None };
-        let (v, part) = self.seen(item.ins[2])?;
-        match part {
-            Some(part) if part == op.columns()[2] => op.front = Front::Joint,
-            Some(_) => return Err("values are read whole, or from behind the queries and keys of a joint row".into()),
+        let mut op = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Separate, norm: None };
+        let (v, view) = self.seen(item.ins[2])?;
+        match view {
+            Some(view) if view == op.slices()[2] => op.front = Front::Packed,
+            Some(_) => {
+                return Err("values are read whole, or from behind the queries and keys of a packed projection".into());
+            }
             None => {}
         }
         let ins = [self.whole(item, 0)?, self.whole(item, 1)?, v];
@@ -443,7 +445,7 @@ fn unary(item: &Item, names: &[&str]) -> Result<Unary, String> {
 
 /// The columns of each row that a view shows, from number `start` on of a value of `rows` rows of `width` f32 numbers;
 /// none where it shows something else.
-fn columns(view: &Item, start: u64, rows: u64, width: u64) -> Option<Columns> {
+fn slice_of(view: &Item, start: u64, rows: u64, width: u64) -> Option<Slice> {
     let Kind::View { strides, .. } = &view.kind else { return None };
     let plain: Vec<u64> = (0..view.dims.len()).map(|i| 4 * view.dims[..i].iter().product::<u64>()).collect();
     let strides = strides.as_ref().unwrap_or(&plain);
@@ -462,5 +464,5 @@ fn columns(view: &Item, start: u64, rows: u64, width: u64) -> Option<Columns> {
     }
     let group = group.unwrap_or(width);
     let fits = group > 0 && width.is_multiple_of(group) && start + run <= group && all * group == rows * width;
-    fits.then_some(Columns { group: group as usize, start: start as usize, len: run as usize })
+    fits.then_some(Slice { group: group as usize, start: start as usize, len: run as usize })
 }

@@ -3,7 +3,7 @@
 use crate::expr::Bind;
 
 /// A token's id that is not known to the host yet: the one that its sequence sampled last, on the device.
-pub const FEED: u32 = u32::MAX;
+pub const PENDING_TOKEN: u32 = u32::MAX;
 
 /// Words before the arrays of [`StepBatch::words`].
 const HEADER: usize = 32;
@@ -60,7 +60,7 @@ impl SeqSpan {
         let (seed_low, seed_high) = (p.seed as u32, (p.seed >> 32) as u32);
         let [temperature, top_p, min_p, penalty] =
             [p.temperature, p.top_p, p.min_p, p.repeat_penalty].map(f32::to_bits);
-        let begins = self.begins() as u32;
+        let first_chunk = self.is_first_chunk() as u32;
         let (start, count, length, slot, n) =
             (self.start, self.count, self.length, self.slot, self.history.len() as u32);
         [
@@ -68,7 +68,7 @@ impl SeqSpan {
             count,
             length,
             slot,
-            begins,
+            first_chunk,
             temperature,
             p.top_k,
             top_p,
@@ -84,7 +84,7 @@ impl SeqSpan {
     }
 
     /// The sequence begins in this step: its recurrent states count as zeros, whatever its slot holds.
-    pub fn begins(&self) -> bool {
+    pub fn is_first_chunk(&self) -> bool {
         self.length <= self.count
     }
 }
@@ -178,7 +178,7 @@ impl StepBatch {
     /// | 9–12 | stride of the page table; where rows of logits `[S]` and histories begin; number of rotary tables |
     /// | 16 + i | where rotary table i begins: f32 `[T][2][pairs]` |
     ///
-    /// A sequence's 16 words: start, count, length, slot, begins; temperature (f32), top_k, top_p (f32), min_p (f32), repeat
+    /// A sequence's 16 words: start, count, length, slot, first chunk; temperature (f32), top_k, top_p (f32), min_p (f32), repeat
     /// penalty (f32), seed (low word, high word), top; start of its history (from that of all) and length; 0. At most
     /// 16 rotary tables.
     pub fn words(&self) -> Vec<u32> {
@@ -242,13 +242,13 @@ mod tests {
         let sample = SampleParams { temperature: 0.5, top_k: 7, seed: 1 << 40 | 9, top: 2, ..Default::default() };
         batch.push(&[5, 6], 0, SeqSpan { pages: vec![3], slot: 1, ..Default::default() });
         let second = SeqSpan { pages: vec![8, 9], history: vec![40, 41], sample, ..Default::default() };
-        batch.push(&[FEED], 6, second);
+        batch.push(&[PENDING_TOKEN], 6, second);
         batch.logit_rows = vec![1, 2];
         batch.fill_rope(&[RopeSpec { inv_freq: vec![1.0, 0.1], factor: 1.0 }]);
         let w = batch.words();
         let at = |head: usize, i: usize| w[w[head] as usize + i];
         assert_eq!(w[..4], [3, 2, 7, 4]);
-        assert_eq!([at(4, 0), at(4, 2), at(5, 1), at(5, 2), at(6, 1), at(6, 2)], [5, FEED, 1, 6, 0, 1]);
+        assert_eq!([at(4, 0), at(4, 2), at(5, 1), at(5, 2), at(6, 1), at(6, 2)], [5, PENDING_TOKEN, 1, 6, 0, 1]);
         let spans: Vec<u32> = (0..32).map(|i| at(7, i)).collect();
         let one = 1f32.to_bits();
         assert_eq!(spans[..16], [0, 2, 2, 1, 1, 0, 0, one, 0, one, 0, 0, 0, 0, 0, 0]);

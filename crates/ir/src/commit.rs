@@ -1,4 +1,4 @@
-//! How runs are handed over to a device: which dispatches go together, and on which thread.
+//! How runs are submitted to a device: which dispatches go together, and on which thread.
 
 use std::fmt;
 use std::str::FromStr;
@@ -61,10 +61,10 @@ impl FromStr for Commit {
     }
 }
 
-/// How runs are handed over. As text: the policy, with `+thread` behind it where a second thread encodes.
+/// How runs are submitted. As text: the policy, with `+thread` behind it where a second thread encodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct HandOver {
+pub struct SubmitMode {
     /// Which dispatches go together.
     pub commit: Commit,
     /// A second thread encodes and submits, so that [`crate::device::Device::submit`] returns at once.
@@ -73,38 +73,38 @@ pub struct HandOver {
     pub timed: bool,
 }
 
-impl HandOver {
+impl SubmitMode {
     /// By this policy, on the calling thread, without stamps.
-    pub fn by(commit: Commit) -> HandOver {
-        HandOver { commit, encode_thread: false, timed: false }
+    pub fn by(commit: Commit) -> SubmitMode {
+        SubmitMode { commit, encode_thread: false, timed: false }
     }
 }
 
-impl fmt::Display for HandOver {
+impl fmt::Display for SubmitMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}{}", self.commit, if self.encode_thread { "+thread" } else { "" })
     }
 }
 
-impl FromStr for HandOver {
+impl FromStr for SubmitMode {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<HandOver, String> {
+    fn from_str(text: &str) -> Result<SubmitMode, String> {
         let commit = text.strip_suffix("+thread");
-        Ok(HandOver { commit: commit.unwrap_or(text).parse()?, encode_thread: commit.is_some(), timed: false })
+        Ok(SubmitMode { commit: commit.unwrap_or(text).parse()?, encode_thread: commit.is_some(), timed: false })
     }
 }
 
-impl TryFrom<String> for HandOver {
+impl TryFrom<String> for SubmitMode {
     type Error = String;
 
-    fn try_from(text: String) -> Result<HandOver, String> {
+    fn try_from(text: String) -> Result<SubmitMode, String> {
         text.parse()
     }
 }
 
-impl From<HandOver> for String {
-    fn from(how: HandOver) -> String {
+impl From<SubmitMode> for String {
+    fn from(how: SubmitMode) -> String {
         how.to_string()
     }
 }
@@ -114,12 +114,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_of_handing_over_is_read_as_it_is_written() {
+    fn a_submit_mode_is_read_as_it_is_written() {
         for text in ["each", "every:8", "tick", "replay", "every:3+thread", "tick+thread"] {
-            assert_eq!(text.parse::<HandOver>().expect(text).to_string(), text);
+            assert_eq!(text.parse::<SubmitMode>().expect(text).to_string(), text);
         }
         for text in ["", "every:0", "every:", "every:x", "+thread", "tick+threads", "Tick"] {
-            assert!(text.parse::<HandOver>().is_err_and(|e| e.contains("every:K")), "{text:?}");
+            assert!(text.parse::<SubmitMode>().is_err_and(|e| e.contains("every:K")), "{text:?}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use crate::commit::{Commit, HandOver};
+pub use crate::commit::{Commit, SubmitMode};
 
 use crate::batch::StepBatch;
 use crate::plan::Plan;
@@ -19,7 +19,7 @@ pub enum DeviceError {
     /// The plan has a row without a kernel.
     #[error("dispatch {n} ({name}) has no kernel on {device}: {why}")]
     Gap {
-        /// Row of the plan.
+        /// Dispatch of the plan.
         n: usize,
         /// Its name.
         name: String,
@@ -97,7 +97,7 @@ pub enum DeviceError {
     /// The step batch does not fit the plan.
     #[error("the step batch does not fit the plan: {0}")]
     Batch(String),
-    /// The device has no such way of handing over; the sentence says why.
+    /// The device has no such submit mode; the sentence says why.
     #[error("{why}")]
     Choice {
         /// What it has not.
@@ -118,14 +118,14 @@ impl DeviceError {
     }
 }
 
-/// Ways of handing over that not every device has.
+/// Submit modes that not every device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
     /// Any: the device runs each dispatch by itself.
     Submission,
     /// [`Commit::Replay`].
     Replay,
-    /// [`HandOver::encode_thread`].
+    /// [`SubmitMode::encode_thread`].
     EncodeThread,
 }
 
@@ -161,8 +161,8 @@ pub struct Ticket(pub u64);
 /// Submissions whose outputs a device keeps, where it keeps more than the last.
 pub const RING: usize = 8;
 
-/// Words that are zero between dispatches, which every device of text kernels has: `Arg::Zeros`.
-pub const ZERO_WORDS: usize = 1 << 20;
+/// Words that are zero between dispatches, which every device of text kernels has: `Arg::ZeroedWorkspace`.
+pub const ZEROED_WORKSPACE_WORDS: usize = 1 << 20;
 
 /// A device.
 pub trait Device: Send {
@@ -189,19 +189,19 @@ pub trait Device: Send {
     fn stamp(&mut self);
     /// Ends the recording.
     fn finish(&mut self) -> Recording;
-    /// Changes how runs are handed over from now on; an error where the device has no such way.
-    fn set_hand_over(&mut self, how: HandOver) -> Result<(), DeviceError>;
+    /// Changes how runs are submitted from now on; an error where the device has no such way.
+    fn set_submit_mode(&mut self, how: SubmitMode) -> Result<(), DeviceError>;
     /// Writes the parameters of the batch and hands a recording over. It may still run when this returns, and may not be
     /// encoded yet: then what goes wrong comes back from a later call.
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError>;
-    /// Ticks of one recording that [`Device::submit_many`] hands over in one submission: 1 where every run is one of its own.
+    /// Ticks of one recording that [`Device::submit_many`] submits in one submission: 1 where every run is one of its own.
     fn most_ticks(&self) -> usize;
     /// Hands several runs of a recording over at once, each of which reads what the one before sampled. Their batches are of
     /// one shape, and no more than [`Device::most_ticks`]. Gives their tickets in order.
     fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError>;
-    /// Waits until everything handed over is done.
+    /// Waits until everything submitted is done.
     fn wait(&mut self) -> Result<(), DeviceError>;
-    /// Submissions worth handing over before the first one's output is read: 1 where [`Device::submit`] runs to the end,
+    /// Submissions worth making before the first one's output is read: 1 where [`Device::submit`] runs to the end,
     /// at most [`RING`].
     fn in_flight(&self) -> usize;
     /// Time stamps of the last run, in seconds from its start, in the order of recording.
@@ -217,7 +217,7 @@ pub trait Device: Send {
     fn copy_state(&mut self, from: usize, to: usize);
     /// Counts since the start, of all runs that were waited for.
     fn counts(&self) -> Counts;
-    /// What handing over cost the host so far, of all runs that were waited for; zero where nothing is handed over.
+    /// What submitting cost the host so far, of all runs that were waited for; zero where nothing is submitted.
     fn host_time(&self) -> HostTime;
 }
 

@@ -1,4 +1,4 @@
-//! Sizes as expressions in the symbols of a step batch, so that one plan serves every batch of its class.
+//! Sizes as expressions in the symbols of a step batch, so that one plan serves every batch of its bucket.
 //!
 //! Symbols: `T` tokens, `S` sequences, `L` context length (cached positions including the tokens of this step).
 //! [`Expr::eval`] with a [`Bind`] gives the number. Arithmetic saturates: a size that does not fit is refused by

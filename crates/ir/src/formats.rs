@@ -1,9 +1,9 @@
-//! Quantization formats: how the numbers of a tensor are stored.
+//! Quantization formats: how the elements of a tensor are stored.
 //!
-//! One folder per format (`formats/<fmt>/`). A block format says how one block becomes integer codes, scales and
-//! offsets ([`block::Unpacked`]); its float values follow from that by one formula ([`block::BlockSpec::values`]), so a
-//! format has no second decoder that could drift. Kernels know the two contracts "groups of integer codes with an
-//! f32 scale and offset" and "floats", never a format by name.
+//! One folder per format (`formats/<fmt>/`). A block format says how one block becomes integer quants, scales and
+//! mins ([`block::Unpacked`]); its float values follow from that by one formula ([`block::BlockSpec::values`]), so a
+//! format has no second decoder that could drift. Kernels know the two contracts "groups of integer quants with an
+//! f32 scale and min" and "floats", never a format by name.
 //!
 //! A new format is a folder, its `mod` line and its line in the `formats!` list below.
 
@@ -39,7 +39,7 @@ use block::{BlockSpec, FormatDef};
 /// The list of all formats: variant, definition, one line about it.
 macro_rules! formats {
     ($($variant:ident = $def:path, $doc:literal;)*) => {
-        /// How the numbers of a tensor are stored. Names are those of the formats in model files.
+        /// How the elements of a tensor are stored. Names are those of the formats in model files.
         #[allow(non_camel_case_types)]
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub enum DType {
@@ -65,17 +65,17 @@ formats! {
     F16 = half_float::Format, "IEEE half precision.";
     BF16 = bf16::Format, "The upper half of an f32.";
     Q4_0 = q4_0::Format, "4 bits, a scale for 32.";
-    Q4_1 = q4_1::Format, "4 bits, a scale and an offset for 32.";
+    Q4_1 = q4_1::Format, "4 bits, a scale and a min for 32.";
     Q5_0 = q5_0::Format, "5 bits, a scale for 32.";
-    Q5_1 = q5_1::Format, "5 bits, a scale and an offset for 32.";
+    Q5_1 = q5_1::Format, "5 bits, a scale and a min for 32.";
     Q8_0 = q8_0::Format, "8 bits, a scale for 32.";
-    Q2_K = q2_k::Format, "2 bits, 4-bit scales and offsets for 16.";
+    Q2_K = q2_k::Format, "2 bits, 4-bit scales and mins for 16.";
     Q3_K = q3_k::Format, "3 bits, 6-bit signed scales for 16.";
-    Q4_K = q4_k::Format, "4 bits, 6-bit scales and offsets for 32.";
-    Q5_K = q5_k::Format, "5 bits, 6-bit scales and offsets for 32.";
+    Q4_K = q4_k::Format, "4 bits, 6-bit scales and mins for 32.";
+    Q5_K = q5_k::Format, "5 bits, 6-bit scales and mins for 32.";
     Q6_K = q6_k::Format, "6 bits, 8-bit signed scales for 16.";
-    IQ4_NL = iq4_nl::Format, "4 bits through a code book, a scale for 32.";
-    IQ4_XS = iq4_xs::Format, "4 bits through a code book, 6-bit signed scales for 32.";
+    IQ4_NL = iq4_nl::Format, "4 bits through a codebook, a scale for 32.";
+    IQ4_XS = iq4_xs::Format, "4 bits through a codebook, 6-bit signed scales for 32.";
 }
 
 impl DType {
@@ -115,7 +115,7 @@ impl DType {
         if elements.is_multiple_of(block) { (elements / block).checked_mul(self.block_bytes()) } else { None }
     }
 
-    /// The meaning of the codes; `None` for the float formats.
+    /// The meaning of the quants; `None` for the float formats.
     pub fn spec(self) -> Option<BlockSpec> {
         self.def().spec()
     }

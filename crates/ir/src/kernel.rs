@@ -52,7 +52,7 @@ pub struct Gemm {
     pub m: Expr,
     /// Rows of the weight.
     pub n: usize,
-    /// Numbers in a row of either.
+    /// Elements in a row of either.
     pub k: usize,
     /// A bias is added to every row.
     pub bias: bool,
@@ -60,7 +60,7 @@ pub struct Gemm {
     pub residual: bool,
 }
 
-/// A kernel as text: one whole translation unit. Operands are bound in the order of [`Step::args`]: in WGSL as
+/// A kernel as text: one whole translation unit. Operands are bound in the order of [`Launch::args`]: in WGSL as
 /// `@group(0) @binding(i)`, in CUDA C++ as the kernel's parameters, one pointer each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Text {
@@ -68,7 +68,7 @@ pub struct Text {
     pub source: String,
     /// Name of the kernel in it.
     pub entry: String,
-    /// Threads of a group, in one dimension. The step's grid counts groups; a device may split that number over two
+    /// Threads of a thread block (CUDA) or workgroup (WGSL), in one dimension. The launch's grid counts these; a device may split that number over two
     /// dimensions, so kernels make the group's index of both and leave where it lies beyond their work.
     pub workgroup: u32,
     /// Bytes of dynamic shared memory (CUDA).
@@ -102,17 +102,17 @@ pub enum Arg {
     /// The step batch, as [`crate::batch::StepBatch::words`] writes it down (text kernels only).
     Batch,
     /// One u32 for each sequence of the batch: its last sampled id. `sample` writes it, `embed` reads it where a
-    /// token's id is [`crate::batch::FEED`] (text kernels only).
-    Feed,
-    /// [`crate::device::ZERO_WORDS`] that are zero when a dispatch begins: counters of blocks that finish, and what these
-    /// hand over. A dispatch that uses them leaves them zero (text kernels only).
-    Zeros,
+    /// token's id is [`crate::batch::PENDING_TOKEN`] (text kernels only).
+    PendingTokens,
+    /// [`crate::device::ZEROED_WORKSPACE_WORDS`] that are zero when a dispatch begins: counters of blocks that finish, and what
+    /// they pass on: split-K semaphores and partials. A dispatch that uses them leaves them zero (text kernels only).
+    ZeroedWorkspace,
 }
 
-/// One launch of an op's lowering; becomes one row of the plan.
+/// One launch of an op's lowering; becomes one dispatch of the plan.
 #[derive(Clone)]
-pub struct Step {
-    /// Kernel and variant, as printed: `matmul/tile16.1`.
+pub struct Launch {
+    /// Kernel and variant, as printed: `matmul/gemv_multi.tile16`.
     pub kernel: String,
     /// Code.
     pub code: Code,

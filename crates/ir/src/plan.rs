@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::batch::RopeSpec;
 use crate::commit::Commit;
-use crate::context::Setting;
+use crate::context::LoweringContext;
 use crate::expr::{Bind, Expr};
 use crate::kernel::{Code, Cost};
 use crate::target::Target;
@@ -38,9 +38,9 @@ pub enum BufRef {
     /// The words of the step batch.
     Batch,
     /// The last sampled id of each sequence.
-    Feed,
+    PendingTokens,
     /// Words that are zero between dispatches.
-    Zeros,
+    ZeroedWorkspace,
 }
 
 /// What an operand of a dispatch is, apart from where it lies: predictions and questions about merging read it.
@@ -73,15 +73,15 @@ pub enum OperandId {
     /// The words of the step batch.
     Batch,
     /// The last sampled id of each sequence.
-    Feed,
+    PendingTokens,
     /// Words that are zero between dispatches.
-    Zeros,
+    ZeroedWorkspace,
 }
 
 /// One row of a plan: one launch.
 #[derive(Clone)]
 pub struct Dispatch {
-    /// Name: the parts of the model page it computes.
+    /// Name: the parts of the model definition it computes.
     pub name: String,
     /// Op it came from.
     pub op: &'static str,
@@ -111,12 +111,12 @@ pub struct Dispatch {
 #[derive(Clone)]
 pub struct Plan {
     /// For whom it is.
-    pub setting: Setting,
+    pub ctx: LoweringContext,
     /// The rows.
     pub dispatches: Vec<Dispatch>,
     /// Bytes of each slot.
     pub slots: Vec<Expr>,
-    /// Slots of the graph's outputs, with the numbers in a row of each.
+    /// Slots of the graph's outputs, with the elements in a row of each.
     pub outputs: Vec<(usize, usize)>,
     /// Rotary tables that the batch must hold.
     pub ropes: Vec<RopeSpec>,
@@ -135,13 +135,13 @@ pub struct Plan {
 /// Counts of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Ledger {
-    /// Ops of the model page.
+    /// Ops of the model definition.
     pub nodes: u64,
     /// Those that do something.
     pub nodes_nonempty: u64,
     /// Ops by ggml's names.
     pub nodes_by_op: BTreeMap<String, u64>,
-    /// Rows of the plan.
+    /// Dispatches of the plan.
     pub dispatches: u64,
     /// Rows by op.
     pub dispatches_by_op: BTreeMap<String, u64>,
@@ -203,7 +203,7 @@ impl Plan {
 
     /// The code of the dispatch is of the plan's target; one without a kernel is nowhere else either.
     fn is_on_device(&self, d: &Dispatch) -> bool {
-        match (&d.code, self.setting.target) {
+        match (&d.code, self.ctx.target) {
             (None, _) => true,
             (Some(code), Target::Cpu(_)) => matches!(code, Code::Cpu(_)),
             (Some(code), Target::Cuda(_)) => matches!(code, Code::Text(_) | Code::Library(_)),

@@ -144,7 +144,7 @@ pub struct Simd {
     pub scores: Scores,
     /// `mix1(kind, v_rows, n, dim, p, out)`: `out[j] += sum_i p[i] * v[i][j]` for `n` packed rows of `dim`.
     pub mix1: Mix1,
-    /// `transpose(kind, rows, n, dim, out, out_stride)`: `out[j * out_stride + i] = rows[i][j]`, widened to f32:
+    /// `transpose(kind, rows, n, dim, out, out_stride)`: `out[j * out_stride + i] = rows[i][j]`, converted to f32:
     /// keys turned so that [`Simd::mix`] makes the scores of many queries.
     pub transpose: fn(FloatKind, &[u8], usize, usize, &mut [f32], usize),
     /// `rms_norm(x, weight, eps, out)`: `x / sqrt(mean(x^2) + eps)`, times `weight` if there is one.

@@ -3,42 +3,42 @@
 
 use crate::simd::Isa;
 
-/// Classes of row counts for which plans are built and kernels chosen.
+/// Buckets of row counts for which plans are built and kernels chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum RowClass {
+pub enum RowBucket {
     /// One row.
-    One,
+    R1,
     /// 2 to 8 rows.
-    Few,
+    R2To8,
     /// 9 to 64 rows.
-    Some,
+    R9To64,
     /// More than 64 rows.
-    Many,
+    Large,
 }
 
-impl RowClass {
-    /// The class of a batch of `rows` tokens.
-    pub fn of(rows: usize) -> RowClass {
+impl RowBucket {
+    /// The bucket of a batch of `rows` tokens.
+    pub fn of(rows: usize) -> RowBucket {
         match rows {
-            0..=1 => RowClass::One,
-            2..=8 => RowClass::Few,
-            9..=64 => RowClass::Some,
-            _ => RowClass::Many,
+            0..=1 => RowBucket::R1,
+            2..=8 => RowBucket::R2To8,
+            9..=64 => RowBucket::R9To64,
+            _ => RowBucket::Large,
         }
     }
 
     /// At most eight rows: every worker can redo the work on the rows rather than wait for it.
     pub fn is_small(self) -> bool {
-        self <= RowClass::Few
+        self <= RowBucket::R2To8
     }
 
     /// Name in plans and file names.
     pub fn name(self) -> &'static str {
         match self {
-            RowClass::One => "1",
-            RowClass::Few => "2-8",
-            RowClass::Some => "9-64",
-            RowClass::Many => "65+",
+            RowBucket::R1 => "1",
+            RowBucket::R2To8 => "2-8",
+            RowBucket::R9To64 => "9-64",
+            RowBucket::Large => "65+",
         }
     }
 }
@@ -98,7 +98,7 @@ impl Target {
 pub struct CudaCaps {
     /// Compute capability: 90 for 9.0.
     pub sm: u32,
-    /// Multiprocessors.
+    /// SMs.
     pub sms: u32,
     /// Bytes of dynamic shared memory that a block may ask for.
     pub shared: u32,

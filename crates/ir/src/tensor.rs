@@ -10,7 +10,7 @@ use crate::formats::tile::TileLayout;
 pub struct Sig {
     /// Rows; symbolic for activations.
     pub rows: Expr,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub width: usize,
     /// How a number is stored.
     pub dtype: DType,
@@ -32,9 +32,9 @@ pub enum Role {
     Slot,
     /// The same, rounded to 16 bits (f16 or bf16, its type) for the one matmul that reads it, in the order in which the
     /// registers of tensor cores take it: for each eight rows and each 128 columns two kilobytes, 16-byte pieces `[4 parts of
-    /// eight columns][8 rows][4 blocks of 32 columns]`, the eight numbers of a piece as the pairs (0, 4), (1, 5), (2, 6),
+    /// eight columns][8 rows][4 blocks of 32 columns]`, the eight elements of a piece as the pairs (0, 4), (1, 5), (2, 6),
     /// (3, 7). Rows are filled up to a multiple of eight and columns to one of 128; what rows beyond the last hold is nobody's.
-    Pieces,
+    MmaFragment,
 }
 
 /// How a weight lies in memory. One layout per weight and device, shared by all plans.
@@ -44,7 +44,7 @@ pub enum Layout {
     Stored,
     /// Tiles of 16 interleaved rows (`formats::tile`).
     Tile16,
-    /// Codes, scales and offsets apart (`formats::planes`).
+    /// Quants, scales and mins apart (`formats::planes`).
     Planes,
 }
 
@@ -53,12 +53,12 @@ pub enum Layout {
 pub struct Cache {
     /// Key/value heads.
     pub heads: usize,
-    /// Numbers per head.
+    /// Elements per head.
     pub dim: usize,
 }
 
-/// Rows and columns of which pieces hold a multiple.
-const PIECES: (u64, usize) = (8, 128);
+/// Rows and columns of which an activation in fragment layout holds a multiple.
+const FRAGMENT: (u64, usize) = (8, 128);
 
 /// Shards of a weight have a multiple of so many rows, but for the last.
 pub const SHARD_ROWS: u64 = 16;
@@ -69,9 +69,9 @@ impl Sig {
         Sig { rows, width, dtype: DType::F32, role: Role::Slot }
     }
 
-    /// This activation as pieces of a 16-bit type ([`Role::Pieces`]).
-    pub fn as_pieces(&self, dtype: DType) -> Sig {
-        Sig { dtype, role: Role::Pieces, ..self.clone() }
+    /// This activation in MMA fragment layout of a 16-bit type ([`Role::MmaFragment`]).
+    pub fn as_mma_fragment(&self, dtype: DType) -> Sig {
+        Sig { dtype, role: Role::MmaFragment, ..self.clone() }
     }
 
     /// A weight in its stored layout.
@@ -105,8 +105,8 @@ impl Sig {
                 Some(planes) => Expr::from(planes.bytes()),
                 None => self.rows.clone() * self.row_bytes(),
             },
-            (Role::Pieces, _) => {
-                let (rows, columns) = PIECES;
+            (Role::MmaFragment, _) => {
+                let (rows, columns) = FRAGMENT;
                 Expr::CeilDiv(Box::new(self.rows.clone()), rows)
                     * (rows as usize * 2 * self.width.next_multiple_of(columns))
             }
@@ -143,9 +143,9 @@ impl Sig {
         }
     }
 
-    /// True for an activation in pieces.
-    pub fn is_pieces(&self) -> bool {
-        self.role == Role::Pieces
+    /// True for an activation in MMA fragment layout.
+    pub fn is_mma_fragment(&self) -> bool {
+        self.role == Role::MmaFragment
     }
 
     /// True for a cache or a recurrent state: the engine owns its memory, and a write makes its next version.
@@ -179,22 +179,22 @@ pub struct ShapeError {
 
 /// A strided view of every row: of each group of `group` elements the `len` that begin at `start`, one after the other.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Columns {
-    /// Numbers in a group.
+pub struct Slice {
+    /// Elements in a group.
     pub group: usize,
     /// First number taken of each group.
     pub start: usize,
-    /// Numbers taken of each group.
+    /// Elements taken of each group.
     pub len: usize,
 }
 
-impl Columns {
+impl Slice {
     /// Name of the op that copies such a view, for errors.
-    pub const OP: &'static str = "columns";
+    pub const OP: &'static str = "slice";
 
     /// The signature of these columns of `x` as a value of their own: `[rows, width / group · len]`.
     pub fn of(&self, x: &Sig) -> Result<Sig, ShapeError> {
-        let Columns { group, start, len } = *self;
+        let Slice { group, start, len } = *self;
         let inside = start.checked_add(len).is_some_and(|end| end <= group);
         if len == 0 || !inside || !x.width.is_multiple_of(group) {
             let why = format!("{len} columns from {start} of each {group} of a width of {}", x.width);
@@ -210,18 +210,18 @@ impl Columns {
 
     /// What an op sees of `x` that reads these columns in place, without a copy of them, or else the whole row. Runs of
     /// `dim` numbers must stay adjacent.
-    pub fn seen(part: &Option<Columns>, x: &Sig, dim: usize) -> Result<Sig, ShapeError> {
-        let Some(part) = part else { return Ok(x.clone()) };
-        if dim == 0 || !part.len.is_multiple_of(dim) {
-            let why = format!("groups of {dim} do not lie whole in columns of {}", part.len);
+    pub fn seen(view: &Option<Slice>, x: &Sig, dim: usize) -> Result<Sig, ShapeError> {
+        let Some(view) = view else { return Ok(x.clone()) };
+        if dim == 0 || !view.len.is_multiple_of(dim) {
+            let why = format!("groups of {dim} do not lie whole in columns of {}", view.len);
             return Err(ShapeError { op: Self::OP, why });
         }
-        part.of(x)
+        view.of(x)
     }
 
     /// Place of number `i` in the row that an op reads in whole or in part.
-    pub fn place(part: &Option<Columns>, i: usize) -> usize {
-        part.as_ref().map_or(i, |part| part.at(i))
+    pub fn place(view: &Option<Slice>, i: usize) -> usize {
+        view.as_ref().map_or(i, |view| view.at(i))
     }
 }
 
@@ -231,8 +231,9 @@ mod tests {
     use crate::expr::Bind;
 
     #[test]
-    fn pieces_have_whole_groups_of_eight_rows_and_128_columns() {
-        let bytes = |t, width| Sig::slot(Expr::T, width).as_pieces(DType::F16).bytes().eval(Bind { t, s: 1, l: t });
+    fn fragments_have_whole_groups_of_eight_rows_and_128_columns() {
+        let bytes =
+            |t, width| Sig::slot(Expr::T, width).as_mma_fragment(DType::F16).bytes().eval(Bind { t, s: 1, l: t });
         assert_eq!([bytes(8, 128), bytes(9, 128), bytes(33, 256)], [2048, 4096, 5 * 2 * 2048]);
         assert_eq!(bytes(16, 129), 2 * 2 * 2048);
     }

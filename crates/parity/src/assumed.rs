@@ -88,7 +88,7 @@ pub fn tests() -> Vec<Trial> {
 }
 
 fn bounded(model: &'static str, most: u64) -> Result<(), Failed> {
-    for device in ["cuda", "gpu"] {
+    for device in ["cuda", "wgpu"] {
         let mut shape = Model::new(shape::open(model)?, options(device))?;
         let have = shape.plan_with(key(BIND), &Fuse::All, true)?.ledger(BIND).dispatches;
         println!("{model} on {device}: {have} dispatches, at most {most}");
@@ -101,7 +101,7 @@ fn bounded(model: &'static str, most: u64) -> Result<(), Failed> {
 
 fn ladder_passes() -> Result<(), Failed> {
     let listing = listing::open(LISTING)?;
-    for device in ["cuda", "gpu", "cpu"] {
+    for device in ["cuda", "wgpu", "cpu"] {
         let counts: Vec<u64> = ladder(&listing, &listing_options(device), true)?
             .iter()
             .map(|(_, plan)| plan.ledger(listing.bind()).dispatches)

@@ -4,41 +4,41 @@ use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::fuse::Fuse;
 use onetrip_core::probe::{Probe, Silent, Stamps, dispatch_times};
 use onetrip_engine::files::ModelFile;
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
-use onetrip_engine::page::Want;
 use onetrip_engine::step::{Engine, StepError};
-use onetrip_ir::device::{Choice, Commit, Counts, DeviceError, HandOver};
+use onetrip_ir::device::{Choice, Commit, Counts, DeviceError, SubmitMode};
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
 use onetrip_ir::plan::{Ledger, Plan};
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{CudaCaps, Target, WgslCaps};
 
-use crate::gpu::TINY;
 use crate::harness::{Options, load};
 use crate::small::Small;
+use crate::wgpu::TINY;
 
 /// The tests.
 pub fn tests() -> Vec<Trial> {
     type Test = fn(&Options) -> Result<(), Failed>;
     let on_gpu: [(&str, Test); 4] = [
-        ("counts/a gpu counts what the ledger says, by every commit policy and on either thread", gpu_policies),
+        ("counts/a wgpu device counts what the ledger says, by every commit policy and on either thread", gpu_policies),
         ("counts/tokens are the same by every commit policy, on either thread, and while captured", gpu_tokens),
         (
-            "counts/a gpu stamps each submission when asked, or each dispatch, inside of passes or at their ends",
+            "counts/a wgpu device stamps each submission when asked, or each dispatch, inside of passes or at their ends",
             gpu_stamps,
         ),
-        ("counts/a gpu has no kept recording, and says so", gpu_replay),
+        ("counts/a wgpu device has no kept recording, and says so", gpu_replay),
     ];
     let mut tests: Vec<Trial> =
         on_gpu.into_iter().map(|(name, test)| Trial::ignorable_test(name, move || on(test))).collect();
     tests.extend([
-        Trial::test("counts/a device counts what the ledger says, for every class of batch", every_class),
+        Trial::test("counts/a device counts what the ledger says, for every bucket of batch", every_bucket),
         Trial::test("counts/a run that is not the plan's does not count as the ledger says", wrong_counts),
         Trial::test("counts/a dispatch with another device's code is off the device", off_device),
         Trial::test("counts/stamps do not change what runs, and there are two for each dispatch", stamped),
         Trial::test("counts/steps of an engine count as their plans", steps),
-        Trial::test("counts/a cpu has nothing to hand over, and says so", cpu_hands_nothing_over),
+        Trial::test("counts/a cpu has nothing to submit, and says so", cpu_submits_nothing),
         Trial::test("counts/the barriers that are modelled for wgpu are those of a Vulkan trace", traced),
     ]);
     tests
@@ -46,16 +46,16 @@ pub fn tests() -> Vec<Trial> {
 
 /// Runs a test where there is a GPU adapter.
 fn on(test: fn(&Options) -> Result<(), Failed>) -> Result<Completion, Failed> {
-    if onetrip_gpu::adapters().is_empty() {
+    if onetrip_wgpu::adapters().is_empty() {
         return Ok(Completion::ignored_with("not run: there is no GPU adapter"));
     }
     test(&Options { sequences: 3, ..Options::default().on_gpu() }).map(|()| Completion::Completed)
 }
 
 /// Policies, each on the calling thread and on a second one.
-fn ways() -> Vec<HandOver> {
-    let all = [Commit::Each, Commit::Every(4), Commit::Every(7), Commit::Tick].map(HandOver::by);
-    all.into_iter().flat_map(|how| [how, HandOver { encode_thread: true, ..how }]).collect()
+fn ways() -> Vec<SubmitMode> {
+    let all = [Commit::Each, Commit::Every(4), Commit::Every(7), Commit::Tick].map(SubmitMode::by);
+    all.into_iter().flat_map(|how| [how, SubmitMode { encode_thread: true, ..how }]).collect()
 }
 
 fn gpu_engine(o: &Options) -> Result<Engine, Failed> {
@@ -66,10 +66,10 @@ fn gpu_policies(o: &Options) -> Result<(), Failed> {
     let mut engine = gpu_engine(o)?;
     for bind in [BATCHES[0], BATCHES[2]] {
         let mut ways = ways();
-        // Prompts are handed over by the same code: two policies do.
+        // Prompts are submitted by the same code: two policies do.
         ways.truncate(if bind.t > 1 { 4 } else { ways.len() });
         for how in ways {
-            engine.set_hand_over(how)?;
+            engine.set_submit_mode(how)?;
             for stamped in [false, true] {
                 let probe: &mut dyn Probe = if stamped { &mut Stamps } else { &mut Silent };
                 counted_by(&mut engine, bind, 2, probe, how.commit).map_err(|e| format!("{how}, {bind:?}: {e}"))?;
@@ -103,19 +103,19 @@ fn gpu_tokens(o: &Options) -> Result<(), Failed> {
     let mut engine = gpu_engine(o)?;
     let want = texts(&mut engine)?;
     for how in ways() {
-        engine.set_hand_over(how)?;
+        engine.set_submit_mode(how)?;
         let have = texts(&mut engine)?;
         if have != want {
             return Err(format!("{how}: {have:?}, by tick {want:?}").into());
         }
     }
     for n in [1, 4] {
-        let options = onetrip_gpu::Options { capture: Some(n), ..Default::default() };
+        let options = onetrip_wgpu::Options { capture: Some(n), ..Default::default() };
         let model = onetrip_engine::model::Model::new(
             ModelFile::from_slice("small model", &Small::new("llama", false, 1).gguf(&|_| DType::Q8_0)?)?,
             o.model(),
         )?;
-        let device = Box::new(onetrip_gpu::GpuDevice::open(&options)?);
+        let device = Box::new(onetrip_wgpu::WgpuDevice::open(&options)?);
         let mut captured = Engine::load(model, device, o.context, o.sequences, 1, &|_, _| {})?;
         if texts(&mut captured)? != want {
             return Err(format!("while step {n} is captured the texts differ").into());
@@ -129,7 +129,7 @@ fn gpu_stamps(o: &Options) -> Result<(), Failed> {
     let bind = BATCHES[0];
     let key = PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 });
     for plain in [false, true] {
-        let device = onetrip_gpu::GpuDevice::open(&onetrip_gpu::Options { plain, ..Default::default() })?;
+        let device = onetrip_wgpu::WgpuDevice::open(&onetrip_wgpu::Options { plain, ..Default::default() })?;
         let target = onetrip_ir::device::Device::target(&device);
         let options = onetrip_engine::model::ModelOptions { target, ..o.model() };
         let model = onetrip_engine::model::Model::new(ModelFile::from_slice("small model", &file)?, options)?;
@@ -138,11 +138,11 @@ fn gpu_stamps(o: &Options) -> Result<(), Failed> {
         let (silent, stamped) = (engine.record_with(key, &mut Silent)?, engine.record_with(key, &mut Stamps)?);
         let rows = silent.plan.dispatches.len();
         for how in ways() {
-            let untimed = engine.set_hand_over(how).and_then(|()| engine.submit(&silent, &mut batch));
+            let untimed = engine.set_submit_mode(how).and_then(|()| engine.submit(&silent, &mut batch));
             if untimed.is_err() || !engine.device().stamps().is_empty() {
                 return Err(format!("{how}: stamps that nobody asked for").into());
             }
-            engine.set_hand_over(HandOver { timed: true, ..how })?;
+            engine.set_submit_mode(SubmitMode { timed: true, ..how })?;
             for (recorded, pairs) in [(&silent, how.commit.submissions(rows)), (&stamped, rows)] {
                 engine.submit(recorded, &mut batch)?;
                 let stamps = engine.device().stamps();
@@ -157,17 +157,17 @@ fn gpu_stamps(o: &Options) -> Result<(), Failed> {
 
 fn gpu_replay(o: &Options) -> Result<(), Failed> {
     let mut engine = gpu_engine(o)?;
-    match engine.set_hand_over(HandOver::by(Commit::Replay)) {
+    match engine.set_submit_mode(SubmitMode::by(Commit::Replay)) {
         Err(StepError::Device(DeviceError::Choice { what: Choice::Replay, .. })) => Ok(()),
         other => Err(format!("{other:?}").into()),
     }
 }
 
-fn cpu_hands_nothing_over() -> Result<(), Failed> {
+fn cpu_submits_nothing() -> Result<(), Failed> {
     let mut engine = engine("llama", Fuse::All)?;
-    engine.set_hand_over(HandOver::by(Commit::Tick))?;
+    engine.set_submit_mode(SubmitMode::by(Commit::Tick))?;
     for how in ["each", "every:4", "replay", "tick+thread"] {
-        match engine.set_hand_over(how.parse()?) {
+        match engine.set_submit_mode(how.parse()?) {
             Err(StepError::Device(DeviceError::Choice { what: Choice::Submission, .. })) => {}
             other => return Err(format!("{how}: {other:?}").into()),
         }
@@ -209,7 +209,7 @@ fn agree(have: Counts, ledgers: &[(Ledger, u64)], counts_barriers: bool) -> Resu
     if have == want { Ok(()) } else { Err(format!("counted {have:?}, the ledger says {want:?}")) }
 }
 
-fn every_class() -> Result<(), Failed> {
+fn every_bucket() -> Result<(), Failed> {
     for arch in ["llama", "gemma3"] {
         for fuse in [Fuse::None, Fuse::All] {
             let mut engine = engine(arch, fuse.clone())?;
@@ -294,7 +294,7 @@ fn off_device() -> Result<(), Failed> {
         for (plan, what) in [(&text, "a CPU kernel"), (&other, "a text")] {
             let off = plan.ledger(BATCHES[0]).off_device;
             if off != 1 {
-                return Err(format!("{what} in a plan for {:?}: {off} off the device", plan.setting.target).into());
+                return Err(format!("{what} in a plan for {:?}: {off} off the device", plan.ctx.target).into());
             }
         }
     }
@@ -325,7 +325,7 @@ fn traced() -> Result<(), Failed> {
     for (fuse, traced) in TRACED {
         let caps = WgslCaps { subgroups: Some((8, 8)), ..WgslCaps::default() };
         let o = Options::default().fused(fuse);
-        let options = ModelOptions { target: Target::Wgsl(caps), device: "gpu".into(), ..o.model() };
+        let options = ModelOptions { target: Target::Wgsl(caps), device: "wgpu".into(), ..o.model() };
         let plan =
             Model::new(ModelFile::from_bytes(TINY)?, options)?.plan(PlanKey::of(1, 1, Want::Sample { top: 0 }))?;
         let have = (plan.dispatches.len(), plan.barriers());
@@ -333,7 +333,7 @@ fn traced() -> Result<(), Failed> {
             return Err(format!("dispatches and barriers {have:?}, traced {traced:?}").into());
         }
         // What a trace can be made of.
-        if !onetrip_gpu::adapters().is_empty() {
+        if !onetrip_wgpu::adapters().is_empty() {
             let mut engine = load(ModelFile::from_bytes(TINY)?, &o.on_gpu())?;
             let mut batch = engine.shaped_batch(Bind { t: 1, s: 1, l: 20 })?;
             engine.time_step(&mut batch)?;

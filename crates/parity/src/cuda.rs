@@ -9,13 +9,13 @@ use onetrip_core::ops::Op;
 use onetrip_core::selftest::case_plan;
 use onetrip_cuda::nvrtc::Compiler;
 use onetrip_cuda::{CudaDevice, Options};
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
-use onetrip_engine::page::Want;
 use onetrip_engine::{shape, switch};
 use onetrip_ir::formats::DType;
 use onetrip_ir::kernel::{Code, Text};
 use onetrip_ir::plan::Plan;
-use onetrip_ir::target::{Compute, CudaCaps, RowClass, Target};
+use onetrip_ir::target::{Compute, CudaCaps, RowBucket, Target};
 
 /// Compute capabilities that kernels are compiled for.
 const GENERATIONS: [u32; 3] = [80, 90, 100];
@@ -80,7 +80,7 @@ fn cases(op: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
     Ok(both.collect::<Result<_, _>>()?)
 }
 
-/// Plans of a model for every class of rows; none may have a gap or a refused rule.
+/// Plans of a model for every bucket of rows; none may have a gap or a refused rule.
 fn model_plans(name: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
     let mut plans = vec![];
     for compute in [Compute::Int8, Compute::F32] {
@@ -94,9 +94,9 @@ fn model_plans(name: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
         };
         let mut model = Model::new(shape::open(name)?, options)?;
         // Tokens of one sequence, and one token of each.
-        let classes = [RowClass::One, RowClass::Few, RowClass::Some, RowClass::Many];
-        let of_one = classes.map(|tokens| (tokens, RowClass::One, tokens == RowClass::One));
-        let of_each = classes[1..].iter().map(|&class| (class, class, true));
+        let buckets = [RowBucket::R1, RowBucket::R2To8, RowBucket::R9To64, RowBucket::Large];
+        let of_one = buckets.map(|tokens| (tokens, RowBucket::R1, tokens == RowBucket::R1));
+        let of_each = buckets[1..].iter().map(|&bucket| (bucket, bucket, true));
         for (tokens, seqs, one_each) in of_one.into_iter().chain(of_each) {
             let plan = model.plan(PlanKey { tokens, seqs, one_each, want: Want::Sample { top: 0 } })?;
             if let Some((n, row)) = plan.gaps().next() {

@@ -8,7 +8,7 @@ use libtest_mimic::{Failed, Trial};
 use onetrip_core::fuse::{Fuse, RULES, Rule};
 use onetrip_cost::{Pricer, Profile};
 use onetrip_engine::model::Model;
-use onetrip_engine::{profiles, shape};
+use onetrip_engine::{profiles, renamed, shape};
 use onetrip_import as listing;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::Plan;
@@ -141,7 +141,7 @@ fn gains(
             let pricer = Pricer::new(profile, threads);
             let gain = pricer.tick(&without, BIND).total() - pricer.tick(with, BIND).total();
             let is_it = |row: &&Value| {
-                row["rule"] == rule
+                row["rule"].as_str().map(|name| renamed::new_name(renamed::RULES, name)) == Some(rule)
                     && row["threads"] == threads
                     && row["model"].as_str().is_some_and(|model| model.starts_with(column.file))
             };

@@ -12,13 +12,13 @@ use onetrip_core::selftest::case_plan;
 use onetrip_device_common::arena::{GUARD, POISON, Slots};
 use onetrip_device_common::recording::{kept, with_kernel};
 use onetrip_engine::files::ModelFile;
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
-use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::cpu::memory::AlignedBytes;
 use onetrip_ir::device::{
-    Counts, Device, DeviceError, HandOver, HostTime, RING, Recording, TestDevice, Ticket, WeightData,
+    Counts, Device, DeviceError, HostTime, RING, Recording, SubmitMode, TestDevice, Ticket, WeightData,
 };
 use onetrip_ir::formats::DType;
 use onetrip_ir::kernel::{Access, Code, Gemm, Text};
@@ -47,8 +47,8 @@ pub struct Emulated {
     states: Vec<AlignedBytes>,
     arena: AlignedBytes,
     slots: Slots,
-    feed: AlignedBytes,
-    zeros: AlignedBytes,
+    pending_tokens: AlignedBytes,
+    workspace: AlignedBytes,
     /// Stacks of a kernel's threads: most are never touched.
     stacks: Vec<u8>,
     recorded: Option<Recorded>,
@@ -68,8 +68,8 @@ impl Emulated {
             states: vec![],
             arena: AlignedBytes::default(),
             slots: Slots::default(),
-            feed: AlignedBytes::zeroed(1 << 12),
-            zeros: AlignedBytes::zeroed(1 << 16),
+            pending_tokens: AlignedBytes::zeroed(1 << 12),
+            workspace: AlignedBytes::zeroed(1 << 16),
             stacks: vec![0; STACKS],
             recorded: None,
             runs: 0,
@@ -133,7 +133,7 @@ impl Device for Emulated {
         Recording(Box::new(self.recorded.take()))
     }
 
-    fn set_hand_over(&mut self, _: HandOver) -> Result<(), DeviceError> {
+    fn set_submit_mode(&mut self, _: SubmitMode) -> Result<(), DeviceError> {
         Ok(())
     }
 
@@ -150,8 +150,8 @@ impl Device for Emulated {
                     BufRef::State(s) => self.states[s].as_mut().as_mut_ptr(),
                     BufRef::Slot(s) => self.arena.as_mut()[self.slots.start(s)..].as_mut_ptr(),
                     BufRef::Batch => words.as_mut().as_mut_ptr(),
-                    BufRef::Feed => self.feed.as_mut().as_mut_ptr(),
-                    BufRef::Zeros => self.zeros.as_mut().as_mut_ptr(),
+                    BufRef::PendingTokens => self.pending_tokens.as_mut().as_mut_ptr(),
+                    BufRef::ZeroedWorkspace => self.workspace.as_mut().as_mut_ptr(),
                 })
                 .collect();
             match (&d.code, kernel) {
@@ -167,7 +167,7 @@ impl Device for Emulated {
                 _ => continue,
             }
             self.counts.dispatches += 1;
-            if self.zeros.as_ref().iter().any(|b| *b != 0) {
+            if self.workspace.as_ref().iter().any(|b| *b != 0) {
                 return Err(DeviceError::Batch(format!("{} leaves counters behind", d.kernel)));
             }
         }

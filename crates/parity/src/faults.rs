@@ -4,16 +4,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_engine::files::ModelFile;
-use onetrip_engine::generate::{Limits, generate};
+use onetrip_engine::generate::{StopConditions, generate};
 use onetrip_engine::model::{Model, ModelError};
 use onetrip_engine::step::{Engine, StepError};
-use onetrip_gpu::GpuDevice;
 use onetrip_ir::batch::SampleParams;
 use onetrip_ir::device::DeviceError;
 use onetrip_ir::formats::DType;
+use onetrip_wgpu::WgpuDevice;
 
-use crate::gpu::TINY;
 use crate::harness::{Options, sequences};
+use crate::wgpu::TINY;
 
 type Test = fn() -> Result<(), Failed>;
 
@@ -26,7 +26,7 @@ pub fn tests() -> Vec<Trial> {
         ("an adapter without f16 and subgroups says so", slower),
     ];
     let trial = |(name, test): (&str, Test)| {
-        Trial::ignorable_test(format!("faults/gpu/{name}"), move || match onetrip_gpu::adapters().is_empty() {
+        Trial::ignorable_test(format!("faults/wgpu/{name}"), move || match onetrip_wgpu::adapters().is_empty() {
             true => Ok(Completion::ignored_with("not run: there is no adapter")),
             false => test().map(|()| Completion::Completed),
         })
@@ -35,10 +35,10 @@ pub fn tests() -> Vec<Trial> {
 }
 
 /// The embedded model on a device, and how often its loading was reported.
-fn engine(o: onetrip_gpu::Options, context: usize, cache: DType) -> (Result<Engine, StepError>, usize) {
+fn engine(o: onetrip_wgpu::Options, context: usize, cache: DType) -> (Result<Engine, StepError>, usize) {
     let reports = AtomicUsize::new(0);
     let loaded = (|| {
-        let device = GpuDevice::open(&o).map_err(|e| StepError::Input(e.to_string()))?;
+        let device = WgpuDevice::open(&o).map_err(|e| StepError::Input(e.to_string()))?;
         let options = Options { cache, ..Options::default().on_gpu() };
         let model = Model::new(ModelFile::from_bytes(TINY).map_err(ModelError::from)?, options.model())?;
         Engine::load(model, Box::new(device), context, 1, 1, &|_, _| _ = reports.fetch_add(1, Ordering::Relaxed))
@@ -48,7 +48,7 @@ fn engine(o: onetrip_gpu::Options, context: usize, cache: DType) -> (Result<Engi
 
 fn memory() -> Result<(), Failed> {
     const HAVE: u64 = 300_000;
-    let o = onetrip_gpu::Options { memory: Some(HAVE), ..Default::default() };
+    let o = onetrip_wgpu::Options { memory: Some(HAVE), ..Default::default() };
     let (loaded, reports) = engine(o, 256, DType::F16);
     let why = loaded.err().ok_or("it was loaded")?.to_string();
     let numbers: Vec<f64> = why.split(' ').filter_map(|word| word.parse().ok()).collect();
@@ -57,14 +57,14 @@ fn memory() -> Result<(), Failed> {
         return Err(format!("{reports} reports, {why}").into());
     }
     // With so much it fits.
-    let o = onetrip_gpu::Options { memory: Some(HAVE + (more * 1e6) as u64 + 20_000), ..Default::default() };
+    let o = onetrip_wgpu::Options { memory: Some(HAVE + (more * 1e6) as u64 + 20_000), ..Default::default() };
     let (loaded, reports) = engine(o, 256, DType::F16);
     loaded?;
     if reports > 1 { Ok(()) } else { Err(format!("{reports} reports of loading").into()) }
 }
 
 fn cache() -> Result<(), Failed> {
-    let o = onetrip_gpu::Options { memory: Some(u64::MAX), ..Default::default() };
+    let o = onetrip_wgpu::Options { memory: Some(u64::MAX), ..Default::default() };
     let (loaded, reports) = engine(o, 100_000_000, DType::F32);
     match loaded.err().ok_or("it was loaded")? {
         StepError::Device(DeviceError::Binding { .. }) if reports == 0 => Ok(()),
@@ -74,12 +74,12 @@ fn cache() -> Result<(), Failed> {
 
 fn lost() -> Result<(), Failed> {
     let answer = |lost_at: Option<u64>| -> Result<_, Failed> {
-        let mut engine = engine(onetrip_gpu::Options { lost_at, ..Default::default() }, 256, DType::F16).0?;
+        let mut engine = engine(onetrip_wgpu::Options { lost_at, ..Default::default() }, 256, DType::F16).0?;
         let seq = sequences(&mut engine, 1)?[0];
-        let limits = Limits { n: 20, stop: vec![], ignore_end: true };
+        let limits = StopConditions { n: 20, stop: vec![], ignore_end: true };
         let mut tokens = vec![];
         let never = AtomicBool::new(false);
-        let each = &mut |token: &onetrip_engine::scheduler::Sampled, _: &str| tokens.push(token.id);
+        let each = &mut |token: &onetrip_engine::scheduler::TokenOutput, _: &str| tokens.push(token.id);
         let sample = SampleParams::default();
         let out = generate(&mut engine, None, seq, &[3, 4, 5], sample, &limits, &never, each);
         let again = engine.step().err().map(|e| e.to_string());
@@ -88,7 +88,7 @@ fn lost() -> Result<(), Failed> {
     let (none, want, _) = answer(None)?;
     let (why, have, again) = answer(Some(10))?;
     let (why, again) = (why.ok_or("it went on")?, again.ok_or("a lost device goes on")?);
-    // Ten runs were handed over, of which the last ones may not have been read.
+    // Ten runs were submitted, of which the last ones may not have been read.
     let is_kept = (5..=10).contains(&have.len()) && have[..] == want[..have.len()];
     if none.is_none() && is_kept && why.contains("was lost") && again.contains("was lost") {
         return Ok(());
@@ -98,9 +98,9 @@ fn lost() -> Result<(), Failed> {
 
 fn slower() -> Result<(), Failed> {
     let lacks = |plain: bool| -> Result<_, Failed> {
-        Ok(GpuDevice::open(&onetrip_gpu::Options { plain, ..Default::default() })?.lacks())
+        Ok(WgpuDevice::open(&onetrip_wgpu::Options { plain, ..Default::default() })?.lacks())
     };
-    let adapter = onetrip_gpu::adapters();
+    let adapter = onetrip_wgpu::adapters();
     let usual = |what: &str| adapter[0].missing.iter().any(|(name, _)| *name == what);
     let what: Vec<&str> = lacks(true)?.into_iter().map(|(what, _)| what).collect();
     let is_as_listed = lacks(false)?.iter().all(|(what, _)| usual(what));

@@ -7,16 +7,16 @@ use onetrip_core::fuse::Fuse;
 use onetrip_core::probe::Silent;
 use onetrip_cpu::CpuDevice;
 use onetrip_engine::files::ModelFile;
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
-use onetrip_engine::page::Want;
-use onetrip_engine::scheduler::Sampled;
+use onetrip_engine::scheduler::TokenOutput;
 use onetrip_engine::step::Engine;
-use onetrip_gpu::GpuDevice;
 use onetrip_ir::batch::{SampleParams, StepBatch};
 use onetrip_ir::device::Device;
 use onetrip_ir::formats::DType;
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, Target, WgslCaps};
+use onetrip_wgpu::WgpuDevice;
 
 /// What may be chosen for a run.
 #[derive(Clone, Debug)]
@@ -79,7 +79,7 @@ impl Options {
 
     /// The model's part.
     pub fn model(&self) -> ModelOptions {
-        let gpu = if self.gpu { onetrip_gpu::adapters().first() } else { None };
+        let gpu = if self.gpu { onetrip_wgpu::adapters().first() } else { None };
         ModelOptions {
             cache: self.cache,
             weights: self.weights,
@@ -89,7 +89,7 @@ impl Options {
                 let binding_bytes = a.caps.binding_bytes.min(self.binding_bytes.unwrap_or(u64::MAX));
                 Target::Wgsl(WgslCaps { binding_bytes, ..a.caps })
             }),
-            device: if self.gpu { "gpu" } else { "cpu" }.into(),
+            device: if self.gpu { "wgpu" } else { "cpu" }.into(),
         }
     }
 }
@@ -104,7 +104,7 @@ pub fn load(file: ModelFile, o: &Options) -> Result<Engine, Failed> {
     let device: Box<dyn Device> = match o.gpu {
         true => {
             let binding_bytes = o.binding_bytes;
-            Box::new(GpuDevice::open(&onetrip_gpu::Options { binding_bytes, ..Default::default() })?)
+            Box::new(WgpuDevice::open(&onetrip_wgpu::Options { binding_bytes, ..Default::default() })?)
         }
         false => Box::new(CpuDevice::with_isa(Some(o.threads), o.isa)?),
     };
@@ -147,7 +147,7 @@ pub fn forced(
         let Some(mut batch) = engine.scheduler().next(chunk) else { return Err("nothing left to run".into()) };
         let rows = run(engine, &mut batch, Want::LastLogits)?;
         // The scheduler says which rows end a text; the token that it takes for chosen is put right afterwards.
-        let row_as_id = |row: usize| Sampled { seq: 0, id: row as u32, log_prob: None, top: vec![] };
+        let row_as_id = |row: usize| TokenOutput { seq: 0, id: row as u32, log_prob: None, top: vec![] };
         for end in engine.scheduler().take(&batch, row_as_id) {
             let at = seqs.iter().position(|x| *x == end.seq).ok_or("a sequence that nobody added")?;
             let mut tokens = engine.scheduler().tokens(end.seq).to_vec();

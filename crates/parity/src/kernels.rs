@@ -10,19 +10,19 @@ use onetrip_core::ops::Op;
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, CudaCaps, Target, WgslCaps};
 
-use crate::gpu::lowered;
+use crate::wgpu::lowered;
 
 mod msl;
 
 /// Kernels that are kept as MSL: those of the decode path of a quantized model, and one of tiles. All others are translated too, and not kept.
 const HOT: [(&str, &str); 4] = [
-    ("matmul", "matmul/matvec.int8.1"),
-    ("matmul", "matmul/tile.int8"),
+    ("matmul", "matmul/gemv.int8"),
+    ("matmul", "matmul/gemm_f32_simt.int8"),
     ("rms_norm", "rms_norm/weight"),
-    ("attention", "attention/spans.plain"),
+    ("attention", "attention/decode_split_kv.plain"),
 ];
 /// What is kept of them.
-const MSL: &str = "crates/gpu/msl/kernels.txt";
+const MSL: &str = "crates/wgpu/msl/kernels.txt";
 const TABLE: &str = "docs/ops.md";
 
 /// Devices of the table: what lowers for them, and what test runs every case there.
@@ -107,9 +107,9 @@ weights and caches, numbers of rows); a cell says how many of them have a kernel
 const ABOUT: &str = "
 *pass*: a test compares every case with the op's meaning on any machine: on the CPU for each instruction set it has; CUDA
 C++ compiled for the CPU, thread by thread; WGSL on whatever Vulkan driver there is, Debian's software one in CI.
-*untested here*: no machine of ours has it. naga translates every kernel for it, and `onetrip selftest --device gpu` runs
+*untested here*: no machine of ours has it. naga translates every kernel for it, and `onetrip selftest --device wgpu` runs
 the same cases on such a machine in a minute. What Metal gets of the hottest kernels is described in
-`crates/gpu/msl/kernels.txt`; `cargo xtask docs` writes the MSL itself below `target/msl/`.
+`crates/wgpu/msl/kernels.txt`; `cargo xtask docs` writes the MSL itself below `target/msl/`.
 
 ## Kernels
 ";

@@ -8,8 +8,8 @@ use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::fuse::Fuse;
 use onetrip_cost::{Pricer, Profile, Tick};
 use onetrip_engine::files::ModelFile;
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
-use onetrip_engine::page::Want;
 use onetrip_engine::{profiles, shape, switch};
 use onetrip_import as listing;
 use onetrip_ir::expr::Bind;
@@ -73,7 +73,7 @@ const STEPS: [(&str, Bind); 5] = [
 
 /// A device, the profile that prices its plans, and the numbers of CPU threads.
 const DEVICES: [(&str, &str, &[usize]); 3] =
-    [("cpu", "epyc-zen4-2", &[1, 2, 8]), ("cuda", "h200", &[1]), ("gpu", "h200", &[1])];
+    [("cpu", "epyc-zen4-2", &[1, 2, 8]), ("cuda", "h200", &[1]), ("wgpu", "h200", &[1])];
 
 /// A profile of the program.
 fn shipped(name: &str) -> Result<Profile, Failed> {
@@ -97,9 +97,9 @@ const COMMITTED: &str = "profiles/predictions.txt";
 /// One line: all digits of the whole tick, and a hash of all bits of each dispatch's time.
 fn line(tick: &Tick) -> String {
     // FNV-1a.
-    let bytes = tick.rows.iter().flat_map(|us| us.to_bits().to_le_bytes());
+    let bytes = tick.dispatches.iter().flat_map(|us| us.to_bits().to_le_bytes());
     let hash = bytes.fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
-    format!("{} dispatches {:?} µs {hash:016x}", tick.rows.len(), tick.total())
+    format!("{} dispatches {:?} µs {hash:016x}", tick.dispatches.len(), tick.total())
 }
 
 /// The predictions of all plans, with profiles that `profile` gives by name.

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::fuse::{Fuse, RULES};
 use onetrip_engine::files::{GgufWriter, Metadata, ModelFile, Value};
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::{Model, PlanKey};
-use onetrip_engine::page::Want;
 use onetrip_engine::step::Engine;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
@@ -42,7 +42,7 @@ pub fn tests() -> Vec<Trial> {
         ("sizes that disagree are refused by name", bad_sizes),
         ("replays of a step begin from the same states", || replays(&Options::default())),
     ];
-    all.into_iter().map(|(what, test)| Trial::test(format!("pages/qwen35/{what}"), test)).collect()
+    all.into_iter().map(|(what, test)| Trial::test(format!("definitions/qwen35/{what}"), test)).collect()
 }
 
 /// A number below 2^24 for each index, by the tensor's name: FNV-1a, then SplitMix64.
@@ -115,7 +115,7 @@ impl Shape {
         let (q, kv) = (n("attention.head_count") * dim, n("attention.head_count_kv") * dim);
         let (state, heads) = (n("ssm.state_size"), n("ssm.time_step_rank"));
         let inner = heads * state;
-        let joint = 2 * n("ssm.group_count") * state + inner;
+        let packed = 2 * n("ssm.group_count") * state + inner;
         let mut out = vec![
             ("token_embd.weight".to_string(), vec![width, n("vocab_size")]),
             ("output_norm.weight".into(), vec![width]),
@@ -133,9 +133,9 @@ impl Shape {
                 add("attn_q_norm.weight", &[dim]);
                 add("attn_k_norm.weight", &[dim]);
             } else {
-                add("attn_qkv.weight", &[width, joint]);
+                add("attn_qkv.weight", &[width, packed]);
                 add("attn_gate.weight", &[width, inner]);
-                add("ssm_conv1d.weight", &[n("ssm.conv_kernel"), joint]);
+                add("ssm_conv1d.weight", &[n("ssm.conv_kernel"), packed]);
                 add("ssm_dt.bias", &[heads]);
                 add("ssm_a", &[heads]);
                 add("ssm_beta.weight", &[width, heads]);
@@ -172,7 +172,7 @@ impl Shape {
     }
 }
 
-/// The hashed numbers of a tensor: `offset + scale * (a number between -1 and 1)`.
+/// The hashed elements of a tensor: `offset + scale * (a number between -1 and 1)`.
 fn numbers(name: &str, width: usize, n: usize) -> Vec<f32> {
     let part = name.split('.').find(|p| *p != "blk" && p.parse::<u32>().is_err()).unwrap_or(name);
     let even = (3.0 / width as f64).sqrt();
@@ -332,7 +332,7 @@ fn pieces() -> Result<(), Failed> {
     engine.scheduler().set_tokens(seq[0], &text[..120]);
     let mut batch = engine.scheduler().next(CHUNK).ok_or("nothing to run")?;
     run(&mut engine, &mut batch, Want::LastLogits)?;
-    let row = |_| onetrip_engine::scheduler::Sampled { seq: 0, id: text[120], log_prob: None, top: vec![] };
+    let row = |_| onetrip_engine::scheduler::TokenOutput { seq: 0, id: text[120], log_prob: None, top: vec![] };
     engine.scheduler().take(&batch, row);
     let kept = engine.scheduler().set_tokens(seq[0], &text);
     if kept != 120 {

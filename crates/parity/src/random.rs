@@ -1,4 +1,4 @@
-//! Random small graphs: model pages of random shape, soups of elementwise ops and of projections, with values that are
+//! Random small graphs: model definitions of random shape, soups of elementwise ops and of projections, with values that are
 //! read twice, never, or by the world outside.
 
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use onetrip_core::ops::rope::Rope;
 use onetrip_core::reference::{RefState, RefTensor};
 use onetrip_core::selftest::{Rng, random_batch, random_weight};
 use onetrip_ir::batch::{RopeSpec, StepBatch};
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::device::WeightData;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
-use onetrip_ir::target::{Compute, RowClass, Target};
+use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::{Cache, Sig};
 use onetrip_ir::tree::{Tree, Unary};
 
@@ -74,11 +74,11 @@ impl Case {
     }
 
     /// The setting of this case's batch for a target.
-    pub fn setting(&self, target: Target) -> Setting {
+    pub fn ctx(&self, target: Target) -> LoweringContext {
         let bind = self.batch.bind();
-        Setting {
-            tokens: RowClass::of(bind.t as usize),
-            seqs: RowClass::of(bind.s as usize),
+        LoweringContext {
+            tokens: RowBucket::of(bind.t as usize),
+            seqs: RowBucket::of(bind.s as usize),
             one_each: bind.t == bind.s,
             compute: Compute::F32,
             target,
@@ -217,7 +217,7 @@ impl<'r> Writer<'r> {
         match if self.surprises { self.rng.below(12) } else { 4 } {
             0 => y,
             // Not a weight row: times another value.
-            1 if norm.part.is_none() => self.push(Elementwise::mul(), &[y, x]),
+            1 if norm.view.is_none() => self.push(Elementwise::mul(), &[y, x]),
             2 => self.push(Elementwise::mul(), &[y, y]),
             // A row as wide as all heads together is no weight of a head's norm.
             3 => {
@@ -248,7 +248,7 @@ impl<'r> Writer<'r> {
         self.pick(&[Unary::Silu, Unary::GeluTanh, Unary::Sigmoid, Unary::Tanh, Unary::Softplus])
     }
 
-    /// A model page like those of the engine, with every optional part drawn.
+    /// A model definition like those of the engine, with every optional part drawn.
     fn page(&mut self, x: ValueId) -> ValueId {
         let width = self.width(x);
         let (dim, kv_heads) = (self.pick(&[8, 16, 32]), self.pick(&[1, 2, 3]));
@@ -308,16 +308,16 @@ impl<'r> Writer<'r> {
     /// From the normed rows to what goes into the output projection.
     fn attention(&mut self, h: ValueId, shape: &Shape, table: usize, mask: Option<ValueId>) -> ValueId {
         let Shape { heads, kv_heads, dim, pairs, neox, bias, head_norm, gated, window, listed, .. } = *shape;
-        let joint = self.linear(h, heads * dim * if gated { 2 } else { 1 }, bias);
+        let packed = self.linear(h, heads * dim * if gated { 2 } else { 1 }, bias);
         let softcap = self.one_in(4).then_some(20.0);
         let plain = Attention::plain(heads, kv_heads, dim, 1.0 / (dim as f32).sqrt());
         let attention = Attention { window, softcap, mask: mask.is_some(), ..plain };
         // A listing's norm reads the queries where they stand, a page copies them out first.
         let viewed = gated && listed && head_norm;
-        let mut q = if gated && !viewed { self.push(attention.half(0), &[joint]) } else { joint };
+        let mut q = if gated && !viewed { self.push(attention.half(0), &[packed]) } else { packed };
         if head_norm {
-            let part = viewed.then(|| attention.half(0));
-            q = self.norm_of(q, RmsNorm { part, ..RmsNorm::plain(1e-5, dim) });
+            let view = viewed.then(|| attention.half(0));
+            q = self.norm_of(q, RmsNorm { view, ..RmsNorm::plain(1e-5, dim) });
         }
         let mut k = self.linear(h, kv_heads * dim, bias);
         let v = self.linear(h, kv_heads * dim, bias);
@@ -326,8 +326,8 @@ impl<'r> Writer<'r> {
         }
         // Now and then the gate is of another kind, or the halves are the wrong way round.
         let start = if self.one_in(8) { 0 } else { dim };
-        let gate = gated.then(|| self.push(attention.half(start), &[joint]));
-        let rope = |heads| Rope { heads, dim, pairs, neox, table, norm: None, part: None };
+        let gate = gated.then(|| self.push(attention.half(start), &[packed]));
+        let rope = |heads| Rope { heads, dim, pairs, neox, table, norm: None, view: None };
         if !self.one_in(6) {
             q = self.push(rope(heads), &[q]);
         }
@@ -363,24 +363,24 @@ impl<'r> Writer<'r> {
         let (k_heads, k_dim, v_dim) = (self.pick(&[1, 2]), self.pick(&[8, 16]), self.pick(&[8, 12]));
         let v_heads = k_heads * self.pick(&[1, 2]);
         let scale = 1.0 / (k_dim as f32).sqrt();
-        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Apart, norm: None };
+        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Separate, norm: None };
         let taps = self.pick(&[2, 4]);
         if listed {
             return self.listed_delta_net(h, delta, taps);
         }
-        let joint = 2 * delta.k_width() + delta.v_width();
-        let mut qkv = self.linear(h, joint, false);
-        let filter = self.weight(joint, taps);
-        let state = self.state(Sig::recurrent((taps - 1) * joint));
+        let packed = 2 * delta.k_width() + delta.v_width();
+        let mut qkv = self.linear(h, packed, false);
+        let filter = self.weight(packed, taps);
+        let state = self.state(Sig::recurrent((taps - 1) * packed));
         qkv = self.push(Conv { taps, heads: None }, &[qkv, filter, state]);
         if !self.one_in(8) {
             let f = if self.one_in(8) { Unary::Tanh } else { Unary::Silu };
             qkv = self.push(Elementwise::unary(f), &[qkv]);
         }
-        let mut parts = delta.columns().map(|columns| self.push(columns, &[qkv]));
+        let mut parts = delta.slices().map(|slice| self.push(slice, &[qkv]));
         for part in &mut parts[..2] {
             let eps = if self.one_in(8) { 1e-3 } else { 1e-6 };
-            *part = self.push(L2Norm { eps, dim: k_dim, part: None }, &[*part]);
+            *part = self.push(L2Norm { eps, dim: k_dim, view: None }, &[*part]);
         }
         let (g, beta) = self.delta_gates(h, v_heads);
         let state = self.state(Sig::recurrent(delta.state_width()));

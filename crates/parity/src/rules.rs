@@ -12,11 +12,11 @@ use onetrip_core::record::record;
 use onetrip_core::reference::{RefState, RefTensor, eval_graph};
 use onetrip_core::selftest::Rng;
 use onetrip_cpu::CpuDevice;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::device::{Device, DeviceError, TestDevice};
 use onetrip_ir::plan::Plan;
 use onetrip_ir::simd::Isa;
-use onetrip_ir::target::{Compute, CudaCaps, RowClass, Target};
+use onetrip_ir::target::{Compute, CudaCaps, RowBucket, Target};
 
 use crate::random::Case;
 use crate::random::listed::two_layers;
@@ -86,9 +86,9 @@ const LADDER: &[(&str, usize)] = &[
 
 fn ladder() -> Result<(), Failed> {
     let graph = two_layers();
-    let setting = Setting {
-        tokens: RowClass::One,
-        seqs: RowClass::One,
+    let ctx = LoweringContext {
+        tokens: RowBucket::R1,
+        seqs: RowBucket::R1,
         one_each: true,
         compute: Compute::F32,
         target: Target::Cuda(CudaCaps::default()),
@@ -100,7 +100,7 @@ fn ladder() -> Result<(), Failed> {
     for n in 1..=RULES.len() {
         let names = RULES[..n].iter().map(|r| r.name.to_string()).collect();
         let mut after = graph.clone();
-        fuse_assuming(&mut after, &setting, &Fuse::Some(names), true);
+        fuse_assuming(&mut after, &ctx, &Fuse::Some(names), true);
         after.check_order()?;
         let (rule, saved) = (RULES[n - 1].name, nodes - after.nodes.len());
         let want = LADDER.iter().find(|(name, _)| *name == rule).map_or(0, |(_, saved)| *saved);
@@ -120,18 +120,18 @@ fn ladder() -> Result<(), Failed> {
 /// (a matmul with a bias), so these also run behind the rules they build on.
 fn alone(rule: &'static str) -> Result<(), Failed> {
     let behind: &[&str] = match rule {
-        "columns-in-place" => &["norm-weight"],
-        "conv-group" => &["empty-nodes", "columns-in-place", "states-in-place"],
+        "slices-in-place" => &["norm-weight"],
+        "conv-group" => &["empty-nodes", "slices-in-place", "states-in-place"],
         "merged-projections" => &["bias-epilogue", "gate-chain"],
         "merged-qkv" => &["bias-epilogue", "gate-up"],
         "gated-norm" | "norm-residual" | "residual-norm" | "norm-rope" => &["norm-weight"],
         "residual-epilogue" => &["norm-weight", "bias-epilogue", "gate-up", "residual-norm"],
         "norm-prologue" => &["norm-weight", "bias-epilogue", "gate-up", "merged-qkv", "residual-epilogue"],
         "rope-cache-write" => &["norm-weight", "norm-rope"],
-        "attention-gate" => &["norm-weight", "columns-in-place", "norm-rope"],
+        "attention-gate" => &["norm-weight", "slices-in-place", "norm-rope"],
         "attention-write" => &["norm-weight", "norm-rope", "rope-cache-write"],
-        "attention-rope" => &["norm-weight", "columns-in-place", "norm-rope", "attention-gate", "attention-write"],
-        "delta-conv" => &["empty-nodes", "columns-in-place", "states-in-place", "conv-group"],
+        "attention-rope" => &["norm-weight", "slices-in-place", "norm-rope", "attention-gate", "attention-write"],
+        "delta-conv" => &["empty-nodes", "slices-in-place", "states-in-place", "conv-group"],
         "delta-norm" => &["norm-weight", "gated-norm"],
         _ => &[],
     };
@@ -179,9 +179,9 @@ impl Checker {
 type Fired = Vec<(&'static str, usize)>;
 
 fn check(case: &Case, wanted: &Fuse, device: &mut CpuDevice) -> Result<Fired, String> {
-    let setting = case.setting(device.target());
+    let ctx = case.ctx(device.target());
     let mut after = case.graph.clone();
-    let report = fuse(&mut after, &setting, wanted);
+    let report = fuse(&mut after, &ctx, wanted);
     if !report.refused.is_empty() {
         return Err(format!("the CPU has every kernel, yet refused: {:?}", report.refused));
     }
@@ -191,7 +191,7 @@ fn check(case: &Case, wanted: &Fuse, device: &mut CpuDevice) -> Result<Fired, St
     same("reference", &have, &want, REFERENCE)?;
     same_states("reference", &have_states, &want_states, REFERENCE)?;
 
-    let lower = |wanted| lower(case.graph.clone(), setting, wanted, &Layouts::new(), "cpu").map_err(|e| e.to_string());
+    let lower = |wanted| lower(case.graph.clone(), ctx, wanted, &Layouts::new(), "cpu").map_err(|e| e.to_string());
     let (plain, fused) = (lower(&Fuse::None)?, lower(wanted)?);
     let bytes = |plan: &Plan| {
         let ledger = plan.ledger(case.batch.bind());
@@ -211,8 +211,8 @@ fn check(case: &Case, wanted: &Fuse, device: &mut CpuDevice) -> Result<Fired, St
 
 fn reference(case: &Case, graph: &Graph) -> (Vec<RefTensor>, Vec<RefState>) {
     let mut states = case.states.clone();
-    let (one, target) = (RowClass::One, Target::Cpu(Isa::Portable));
-    let exact = Setting { tokens: one, seqs: one, one_each: false, compute: Compute::F32, target };
+    let (one, target) = (RowBucket::R1, Target::Cpu(Isa::Portable));
+    let exact = LoweringContext { tokens: one, seqs: one, one_each: false, compute: Compute::F32, target };
     (eval_graph(graph, &case.numbers, &exact, &case.batch, &mut states), states)
 }
 

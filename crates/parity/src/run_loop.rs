@@ -8,7 +8,7 @@ use crate::invariants::root;
 /// The file of the loop.
 const LOOP: &str = "crates/core/src/record.rs";
 /// Crates whose files may call `encode`, `begin` and `finish` of a device: the devices themselves.
-const DEVICES: [&str; 3] = ["crates/cpu/", "crates/cuda/", "crates/gpu/"];
+const DEVICES: [&str; 3] = ["crates/cpu/", "crates/cuda/", "crates/wgpu/"];
 /// Crates that are no part of the product: tests, with a device of their own, and tasks.
 const NO_PRODUCT: [&str; 2] = ["crates/parity/", "crates/xtask/"];
 
@@ -85,7 +85,7 @@ fn wrong<'a>(files: impl IntoIterator<Item = (&'a str, &'a Source)>) -> Vec<Stri
             }
         }
     }
-    // The loop is there, and dispatches are handed over in one place of it; a plan that is only shown to a device, for its
+    // The loop is there, and dispatches are submitted in one place of it; a plan that is only shown to a device, for its
     // kernels, begins too.
     if encodes != 1 || begins == 0 {
         wrong.push(format!(

@@ -15,7 +15,7 @@ pub struct Shape {
     pub heads: usize,
     /// Key/value heads.
     pub kv_heads: usize,
-    /// Numbers per head.
+    /// Elements per head.
     pub dim: usize,
     /// Width of the feed-forward part.
     pub ffn: usize,
@@ -38,7 +38,7 @@ pub struct Shape {
 pub struct Tensor {
     /// GGUF's name.
     pub name: String,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub width: usize,
     /// Rows; none for a single row (norms, biases), which has one dimension in files.
     pub rows: Option<usize>,

@@ -6,20 +6,20 @@ use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::fuse::Fuse;
+use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::{Model, ModelOptions, PlanKey};
-use onetrip_engine::page::Want;
 use onetrip_import::ListingOptions;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::Plan;
 use onetrip_ir::simd::Isa;
-use onetrip_ir::target::{CudaCaps, RowClass, Target, WgslCaps};
+use onetrip_ir::target::{CudaCaps, RowBucket, Target, WgslCaps};
 
 use crate::assumed::{LISTING_FILE, listing_text};
 use crate::harness::Options;
 use crate::plans::{NAMED, published};
 
 /// Devices that plans are kept for.
-pub const DEVICES: [&str; 3] = ["cpu", "cuda", "gpu"];
+pub const DEVICES: [&str; 3] = ["cpu", "cuda", "wgpu"];
 
 /// The batches that plans are kept for, one a bucket: name, and what it binds.
 pub(crate) const BATCHES: [(&str, Bind); 4] = [
@@ -33,7 +33,7 @@ pub(crate) const BATCHES: [(&str, Bind); 4] = [
 pub(crate) fn options(device: &str) -> ModelOptions {
     let target = match device {
         "cuda" => Target::Cuda(CudaCaps::default()),
-        "gpu" => Target::Wgsl(WgslCaps::default()),
+        "wgpu" => Target::Wgsl(WgslCaps::default()),
         // Plans do not depend on the instruction set: a test says so.
         _ => Target::Cpu(Isa::Portable),
     };
@@ -58,9 +58,7 @@ pub(crate) fn caps(target: Target) -> String {
         Target::Cuda(CudaCaps { sm, sms, shared, lt }) => {
             let (major, minor, kb) = (sm / 10, sm % 10, shared / 1024);
             let lt = if lt { "cuBLASLt" } else { "no cuBLASLt" };
-            format!(
-                "compute capability {major}.{minor}, {sms} multiprocessors, {kb} KiB of shared memory a block, {lt}"
-            )
+            format!("compute capability {major}.{minor}, {sms} SMs, {kb} KiB of shared memory a block, {lt}")
         }
         Target::Wgsl(WgslCaps { f16, subgroups, dot4, coop, workgroup_bytes, invocations, binding_bytes }) => {
             let mut out = format!("f16 {f16}, dot products of int8 {dot4}");
@@ -116,9 +114,9 @@ impl Kept {
 fn text(model: &str, device: &str, batch: &str, bind: Bind, plan: &Plan, plain: &Plan) -> Result<String, Failed> {
     let Bind { t, s, l } = bind;
     let mut out = String::new();
-    let (rows, sequences) = (RowClass::of(t as usize).name(), RowClass::of(s as usize).name());
+    let (rows, sequences) = (RowBucket::of(t as usize).name(), RowBucket::of(s as usize).name());
     writeln!(out, "{model} on {device}, {batch}: rows {rows}, sequences {sequences}; sizes for T {t}, S {s}, L {l}")?;
-    writeln!(out, "caps: {}", caps(plan.setting.target))?;
+    writeln!(out, "caps: {}", caps(plan.ctx.target))?;
     writeln!(out, "\n{}", plan.compact_table(Some(bind)))?;
     write!(out, "{}", plan.rules_text())?;
     writeln!(out, "\n{}", serde_json::to_string_pretty(&plan.ledger(bind))?)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::fuse::{Fuse, RULES};
 use onetrip_engine::files::{Kind, ModelFile};
-use onetrip_engine::generate::{Limits, generate};
+use onetrip_engine::generate::{StopConditions, generate};
 use onetrip_engine::step::{Engine, LOGIT_ROWS};
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use onetrip_ir::batch::SampleParams;
@@ -92,7 +92,7 @@ pub fn tests(slow: bool) -> Vec<Trial> {
     }
     out.push(trial(slow, STORIES, "f32 logits are the reference's", stories_logits));
     out.push(trial(slow, STORIES, "the Hugging Face folder gives what GGUF gives", stories_folder));
-    out.push(trial(slow, STORIES, "perplexity is within 1 % (gpu)", |k| {
+    out.push(trial(slow, STORIES, "perplexity is within 1 % (wgpu)", |k| {
         on_gpu(|| perplexity_with(k, &Options::f32().on_gpu()))
     }));
     if !slow {
@@ -100,8 +100,8 @@ pub fn tests(slow: bool) -> Vec<Trial> {
     }
     // Qwen's head has 145 MB in planes: where a binding takes 134 MB, as in Mesa's software, it lies in two shards.
     for known in [SMOLLM2, QWEN] {
-        out.push(trial(slow, known, "perplexity is within 1 % (gpu)", |k| on_gpu(|| perplexity_on_gpu(k))));
-        out.push(trial(slow, known, "the best token is the reference's where it is clear (gpu)", |k| {
+        out.push(trial(slow, known, "perplexity is within 1 % (wgpu)", |k| on_gpu(|| perplexity_on_gpu(k))));
+        out.push(trial(slow, known, "the best token is the reference's where it is clear (wgpu)", |k| {
             on_gpu(|| teacher_with(k, &fast().on_gpu()))
         }));
     }
@@ -126,7 +126,7 @@ pub fn tests(slow: bool) -> Vec<Trial> {
 
 /// Runs a test where there is an adapter; elsewhere it says so.
 fn on_gpu(test: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
-    if onetrip_gpu::adapters().is_empty() {
+    if onetrip_wgpu::adapters().is_empty() {
         println!("not run: there is no adapter");
         return Ok(());
     }
@@ -304,7 +304,7 @@ fn perplexity_on_gpu(known: Known) -> Result<(), Failed> {
 
 /// The first adapter is a processor that plays a GPU.
 fn is_played() -> bool {
-    onetrip_gpu::adapters().first().is_some_and(|a| a.kind == "software")
+    onetrip_wgpu::adapters().first().is_some_and(|a| a.kind == "software")
 }
 
 /// Feeds a prompt and the reference's continuation: logits before each token of the continuation.
@@ -357,7 +357,7 @@ fn text(known: Known) -> Result<(), Failed> {
     let mut longest = 0;
     for p in prompts(&reference(known.reference)?) {
         let seq = sequences(&mut engine, 1)?[0];
-        let limits = Limits { n: p.greedy.len(), stop: vec![], ignore_end: true };
+        let limits = StopConditions { n: p.greedy.len(), stop: vec![], ignore_end: true };
         let never = std::sync::atomic::AtomicBool::new(false);
         let mut streamed = String::new();
         let sample = SampleParams::default();
@@ -444,7 +444,7 @@ fn stories_folder(known: Known) -> Result<(), Failed> {
 }
 
 /// The same arithmetic in other launches: rules may change where f32 rounds, yet today every one gives the same bits on
-/// these models, and a difference would show by turning int8 codes (up to 0.7 of a logit when one sum was in another order).
+/// these models, and a difference would show by turning int8 quants (up to 0.7 of a logit when one sum was in another order).
 fn rules(known: Known) -> Result<(), Failed> {
     let all: Vec<Prompt> = prompts(&reference(known.reference)?).collect();
     let p = all.iter().max_by_key(|p| p.ids.len()).ok_or("no prompts")?;

@@ -48,12 +48,12 @@ def small_shape(name):
     width, ffn, hd = c["embedding_length"], c["feed_forward_length"], c["attention.key_length"]
     q, kv = c["attention.head_count"] * hd, c["attention.head_count_kv"] * hd
     inner, state, vh = c["ssm.inner_size"], c["ssm.state_size"], c["ssm.time_step_rank"]
-    joint = 2 * c["ssm.group_count"] * state + inner
+    packed = 2 * c["ssm.group_count"] * state + inner
     return {
         "token_embd": (c["vocab_size"], width), "output": (c["vocab_size"], width), "output_norm": (width,),
         "attn_norm": (width,), "post_attention_norm": (width,), "attn_q": (2 * q, width), "attn_k": (kv, width),
         "attn_v": (kv, width), "attn_output": (width, q), "attn_q_norm": (hd,), "attn_k_norm": (hd,),
-        "attn_qkv": (joint, width), "attn_gate": (inner, width), "ssm_conv1d": (joint, c["ssm.conv_kernel"]),
+        "attn_qkv": (packed, width), "attn_gate": (inner, width), "ssm_conv1d": (packed, c["ssm.conv_kernel"]),
         "ssm_dt": (vh,), "ssm_a": (vh,), "ssm_beta": (vh, width), "ssm_alpha": (vh, width), "ssm_norm": (state,),
         "ssm_out": (width, inner), "ffn_gate": (ffn, width), "ffn_up": (ffn, width), "ffn_down": (width, ffn),
     }[name]
@@ -183,8 +183,8 @@ def rotate(c, x):
 def attention(c, w, h):
     heads, kv, dim, n = c["attention.head_count"], c["attention.head_count_kv"], c["attention.key_length"], len(h)
     eps = c["attention.layer_norm_rms_epsilon"]
-    joint = (h @ w("attn_q.weight").T).reshape(n, heads, 2, dim)
-    q, gate = joint[:, :, 0], joint[:, :, 1]
+    packed = (h @ w("attn_q.weight").T).reshape(n, heads, 2, dim)
+    q, gate = packed[:, :, 0], packed[:, :, 1]
     k = (h @ w("attn_k.weight").T).reshape(n, kv, dim)
     v = (h @ w("attn_v.weight").T).reshape(n, kv, dim)
     q, k = rotate(c, rms(q, w("attn_q_norm.weight"), eps)), rotate(c, rms(k, w("attn_k_norm.weight"), eps))

@@ -31,9 +31,9 @@ const STATE: usize = 128;
 const TAPS: usize = 4;
 /// Numbers of a row of values, and of q, k and v together.
 const INNER: usize = V_HEADS * STATE;
-const JOINT: usize = 2 * K_HEADS * STATE + INNER;
+const PACKED: usize = 2 * K_HEADS * STATE + INNER;
 /// Numbers of a sequence's two states.
-const CONV_STATE: usize = (TAPS - 1) * JOINT;
+const CONV_STATE: usize = (TAPS - 1) * PACKED;
 const DELTA_STATE: usize = INNER * STATE;
 
 const HEAD: &str = "\
@@ -115,17 +115,17 @@ impl Listing {
     fn delta_net(&mut self, h: &str, layer: usize) -> String {
         let (r, s) = (format!("cache_r.{layer}"), format!("cache_s.{layer}"));
         let last = self.state("conv_state", &r, CONV_STATE);
-        let qkv = self.matmul("attn_qkv", h, JOINT);
-        let last = self.view("conv_last", &last, format_args!("f32[{},{JOINT}]", TAPS - 1));
-        let new = self.view("conv_new", &qkv, format_args!("f32[1,{JOINT}] strides={},4", 4 * JOINT));
-        let window = self.node("conv_window", "CONCAT", &[&last, &new], format_args!("f32[{TAPS},{JOINT}] dim=0"));
-        let kept = format!("f32[{},{JOINT}] offset=4 strides=4,{}", TAPS - 1, 4 * TAPS);
+        let qkv = self.matmul("attn_qkv", h, PACKED);
+        let last = self.view("conv_last", &last, format_args!("f32[{},{PACKED}]", TAPS - 1));
+        let new = self.view("conv_new", &qkv, format_args!("f32[1,{PACKED}] strides={},4", 4 * PACKED));
+        let window = self.node("conv_window", "CONCAT", &[&last, &new], format_args!("f32[{TAPS},{PACKED}] dim=0"));
+        let kept = format!("f32[{},{PACKED}] offset=4 strides=4,{}", TAPS - 1, 4 * TAPS);
         let kept = self.view("conv_kept", &window, kept);
         self.keep("conv_state", &kept, &r, CONV_STATE);
         let state = self.state("delta_state", &s, DELTA_STATE);
         let filter = self.named("ssm_conv1d.weight");
-        let conv = self.node("ssm_conv1d", "SSM_CONV", &[&window, &filter], f32(JOINT));
-        let conv = self.unary("conv_silu", "silu", &conv, JOINT);
+        let conv = self.node("ssm_conv1d", "SSM_CONV", &[&window, &filter], f32(PACKED));
+        let conv = self.unary("conv_silu", "silu", &conv, PACKED);
         let (k_heads, v_heads) = (format!("f32[{STATE},{K_HEADS}]"), format!("f32[{STATE},{V_HEADS}]"));
         let k_bytes = 4 * K_HEADS * STATE;
         let q = self.view("delta_q", &conv, &k_heads);
@@ -156,16 +156,16 @@ impl Listing {
 
     fn attention(&mut self, h: &str, layer: usize) -> String {
         let (q_heads, kv_heads) = (format!("f32[{DIM},{HEADS}]"), format!("f32[{DIM},{KV_HEADS}]"));
-        let joint = self.matmul("attn_q", h, 2 * HEADS * DIM);
+        let packed = self.matmul("attn_q", h, 2 * HEADS * DIM);
         // A head's query and its gate lie side by side.
         let strides = format!("strides=4,{}", 8 * DIM);
-        let q = self.view("attn_queries", &joint, format_args!("{q_heads} {strides}"));
+        let q = self.view("attn_queries", &packed, format_args!("{q_heads} {strides}"));
         let q = self.norm("attn_q_norm", &q, &q_heads);
         let k = self.matmul("attn_k", h, KV_HEADS * DIM);
         let v = self.matmul("attn_v", h, KV_HEADS * DIM);
         let k = self.view("attn_keys", &k, &kv_heads);
         let k = self.norm("attn_k_norm", &k, &kv_heads);
-        let gate = self.view("attn_gates", &joint, format_args!("{q_heads} offset={} {strides}", 4 * DIM));
+        let gate = self.view("attn_gates", &packed, format_args!("{q_heads} offset={} {strides}", 4 * DIM));
         let gate = self.node("attn_gate", "CONT", &[&gate], f32(HEADS * DIM));
         let rope = format!("dims={ROTATED} mode=neox base=1e7");
         let q = self.node("rope_q", "ROPE", &[&q, "positions"], format_args!("{q_heads} {rope}"));
@@ -228,10 +228,10 @@ impl Listing {
                 self.line(format_args!("state cache_k.{layer} f16[{},{CONTEXT}]", KV_HEADS * DIM));
                 self.line(format_args!("state cache_v.{layer} f16[{},{CONTEXT}]", KV_HEADS * DIM));
             } else {
-                matrices.extend([("attn_qkv", WIDTH, JOINT), ("attn_gate", WIDTH, INNER), ("ssm_out", INNER, WIDTH)]);
+                matrices.extend([("attn_qkv", WIDTH, PACKED), ("attn_gate", WIDTH, INNER), ("ssm_out", INNER, WIDTH)]);
                 matrices.extend([("ssm_alpha", WIDTH, V_HEADS), ("ssm_beta", WIDTH, V_HEADS)]);
                 rows.extend([("ssm_dt.bias", V_HEADS), ("ssm_a", V_HEADS), ("ssm_norm.weight", STATE)]);
-                self.line(format_args!("weight blk.{layer}.ssm_conv1d.weight f32[{TAPS},{JOINT}]"));
+                self.line(format_args!("weight blk.{layer}.ssm_conv1d.weight f32[{TAPS},{PACKED}]"));
                 self.line(format_args!("state cache_r.{layer} f32[{CONV_STATE},1]"));
                 self.line(format_args!("state cache_s.{layer} f32[{DELTA_STATE},1]"));
             }

@@ -1,5 +1,5 @@
 //! Measuring a GPU, through nothing but the `Device` trait: pairs of chains that differ in their length, the host's side of
-//! a hand-over, and copies.
+//! a submission, and copies.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,7 @@ use crate::predict::note_skipped;
 use crate::stats::Spread;
 use crate::{device, machine};
 
-/// Runs handed over in a row, of which one time is taken: so many that the clock and the last wait do not matter.
+/// Runs submitted in a row, of which one time is taken: so many that the clock and the last wait do not matter.
 const BURST_S: f64 = 4e-3;
 const MOST_IN_BURST: f64 = 32.0;
 /// No dispatch takes less: what seems so is noise of a busy machine.
@@ -94,7 +94,7 @@ pub fn main(args: &CalibrateArgs, spec: &DeviceSpec, out: &Out) -> Result<(), Fa
     let time = |name: &str, x: f64| profile.value(name, 0, |c| c.time(x));
     let rows: Vec<Vec<String>> = profile.curves.iter().map(row).collect();
     out.text(&table(&["curve", ">points", ">least x", ">y", ">largest x", ">y"], &rows))?;
-    if let (Some(launch), Some(apart)) = (time("launch", 0.0), time("launch.apart", 0.0)) {
+    if let (Some(launch), Some(apart)) = (time("launch", 0.0), time("launch.independent", 0.0)) {
         out.line(&format!("\na dispatch that waits for another {launch:.2} µs, one that does not {apart:.2} µs"))?;
     }
     out.line(&format!("{} curves in {}: {place}", profile.curves.len(), seconds(took)))?;
@@ -153,17 +153,17 @@ fn measure(
         }
         let ys = [time.median, time.min, time.max].map(|us| pair.unit.y(us, launch, 1));
         let (min, max) = (ys[1].min(ys[2]), ys[1].max(ys[2]));
-        if pair.curve == "launch.apart" && kind.keeps_ticks() {
+        if pair.curve == "launch.independent" && kind.keeps_ticks() {
             rest_of(curves, "graph_node", 0.0, &each);
         }
         curves.add(&pair.curve, 0, pair.x, Spread { median: ys[0], min, max });
     }
-    let mut turns = vec![];
+    let mut switches = vec![];
     for (n, group) in groups.iter_mut().enumerate() {
         progress(&mut bar, "measuring", all.len() + n, total);
         let points = group.rows.iter().filter_map(|r| r.point.as_ref());
         let what = points.map(|(curve, x)| format!("{curve} at {x:.0}")).collect::<Vec<_>>().join(", ");
-        match in_layers(gpu, group, &mut filled, repeat, curves, &mut turns) {
+        match in_layers(gpu, group, &mut filled, repeat, curves, &mut switches) {
             Ok(()) => {}
             Err(DeviceError::Memory { .. } | DeviceError::Gap { .. }) => skipped.push(what),
             Err(e) => {
@@ -172,7 +172,7 @@ fn measure(
             }
         }
     }
-    rest_of(curves, "turn", 0.0, &turns.iter().map(|us| us.max(0.0)).collect::<Vec<_>>());
+    rest_of(curves, "kernel_switch", 0.0, &switches.iter().map(|us| us.max(0.0)).collect::<Vec<_>>());
     host(gpu, &mut filled, repeat, extent, curves)?;
     copies(gpu, repeat, extent, curves)?;
     if let Some(bar) = bar {
@@ -251,14 +251,14 @@ fn in_turns(gpu: &mut dyn Device, short: &Ready, long: &Ready, repeat: usize) ->
     (0..repeat).map(|_| Ok((short.burst(gpu, n)?, long.burst(gpu, n)?))).collect()
 }
 
-/// What each row of layers takes, and into `turns` what a dispatch of whole layers takes longer.
+/// What each row of layers takes, and into `switches` what a dispatch of whole layers takes longer.
 fn in_layers(
     gpu: &mut dyn Device,
     group: &mut Layers,
     filled: &mut Arc<Vec<u8>>,
     repeat: usize,
     curves: &mut Curves,
-    turns: &mut Vec<f64>,
+    switches: &mut Vec<f64>,
 ) -> Result<(), DeviceError> {
     let (target, depth) = (gpu.target(), group.depth);
     plan_of(gpu, &mut group.chain)?;
@@ -292,12 +292,12 @@ fn in_layers(
         let rows: Vec<&Vec<f64>> =
             group.rows.iter().zip(&found).filter(|(row, _)| row.is_in_layers()).map(|(_, (_, us))| us).collect();
         let alone = |run: usize| rows.iter().map(|us| us[run]).sum::<f64>();
-        turns.extend(whole.iter().enumerate().map(|(run, us)| (us - alone(run)) / rows.len() as f64));
+        switches.extend(whole.iter().enumerate().map(|(run, us)| (us - alone(run)) / rows.len() as f64));
     }
     Ok(())
 }
 
-/// The host's side: handing over so many dispatches, one, and one with its wait.
+/// The host's side: submitting so many dispatches, one, and one with its wait.
 fn host(
     gpu: &mut dyn Device,
     filled: &mut Arc<Vec<u8>>,

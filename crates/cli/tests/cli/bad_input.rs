@@ -111,24 +111,24 @@ fn values_of_flags_are_checked() {
 }
 
 #[test]
-fn a_way_of_handing_over_that_a_device_has_not_is_refused() {
+fn a_submit_mode_that_a_device_has_not_is_refused() {
     let run = |flags: &[&str]| onetrip(&[&["run", "x", "-n", "2"], flags].concat());
     run(&["--commit", "often"]).refused(2, &["every:K", "replay"]);
-    run(&["--commit", "each"]).refused(2, &["CPU device", "--device gpu"]);
+    run(&["--commit", "each"]).refused(2, &["CPU device", "--device wgpu"]);
     run(&["--encode-thread"]).refused(2, &["CPU device", "--encode-thread"]);
-    onetrip(&["bench", "--commit-sweep"]).refused(2, &["--device gpu"]);
+    onetrip(&["bench", "--commit-sweep"]).refused(2, &["--device wgpu"]);
     onetrip(&["bench", "--write", "a.toml"]).refused(2, &["--commit-sweep"]);
     onetrip(&["bench", "--rules", "--write"]).refused(2, &["name a file"]);
     if !has_gpu() {
         return;
     }
-    run(&["--device", "gpu", "--commit", "replay"]).refused(2, &["wgpu keeps no recording", "tick"]);
+    run(&["--device", "wgpu", "--commit", "replay"]).refused(2, &["wgpu keeps no recording", "tick"]);
     let capture = |n: &str| {
-        let output = crate::command(&["run", "x", "-n", "2", "--device", "gpu"]).env("ONETRIP_CAPTURE", n).output();
+        let output = crate::command(&["run", "x", "-n", "2", "--device", "wgpu"]).env("ONETRIP_CAPTURE", n).output();
         crate::Done::of(output.expect("the binary starts"))
     };
     capture("first").refused(2, &["ONETRIP_CAPTURE=first", "from 1"]);
-    assert_eq!(capture("2").stdout, run(&["--device", "gpu"]).stdout);
+    assert_eq!(capture("2").stdout, run(&["--device", "wgpu"]).stdout);
 }
 
 #[test]

@@ -222,7 +222,7 @@ fn the_other_commands_give_one_object_too() {
     let devices = out["devices"].as_array().expect("a list");
     let named = |name: &str| devices.iter().find(|d| d["name"].as_str().is_some_and(|n| n.starts_with(name)));
     assert_eq!(named("cuda").expect("cuda is listed")["available"], false);
-    let gpu = named("gpu").expect("every adapter, or why there is none");
+    let gpu = named("wgpu").expect("every adapter, or why there is none");
     assert!(gpu["available"] == false && gpu["reason"].is_string() || gpu["missing"].is_array(), "{gpu}");
     let out = onetrip(&["selftest", "--op", "rms_norm", "--json"]).json();
     assert_eq!(out["failed"], 0);
@@ -241,7 +241,7 @@ fn a_commit_sweep_measures_both_threads_and_keeps_the_fastest_in_the_profile() {
             "bench",
             "--commit-sweep=tick",
             "--device",
-            "gpu",
+            "wgpu",
             "--batch",
             "1",
             "--prompt",
@@ -256,7 +256,7 @@ fn a_commit_sweep_measures_both_threads_and_keeps_the_fastest_in_the_profile() {
     sweep(&["--write"]).refused(2, &["no profile of", "onetrip calibrate"]);
     let devices = onetrip(&["devices", "--json"]).json();
     let gpu = devices["devices"].as_array().expect("a list").iter().find(|d| d["backend"].is_string());
-    let name = gpu.expect("a GPU")["name"].as_str().expect("text").trim_start_matches("gpu:").to_string();
+    let name = gpu.expect("a GPU")["name"].as_str().expect("text").trim_start_matches("wgpu:").to_string();
     let shipped = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../profiles/h200.toml");
     let profile = std::fs::read_to_string(shipped).expect("a profile").replace("\"NVIDIA H200\"", &format!("{name:?}"));
     let profile = profile.replace("\"sm_90\"", "\"vulkan\"");

@@ -70,10 +70,10 @@ fn onetrip_with_stdin(args: &[&str], stdin: &[u8]) -> Done {
     Done::of(child.wait_with_output().expect("the binary ends"))
 }
 
-/// This machine has an adapter for `--device gpu`.
+/// This machine has an adapter for `--device wgpu`.
 fn has_gpu() -> bool {
     let devices = onetrip(&["devices", "--json"]).json();
-    let is_gpu = |d: &serde_json::Value| d["name"].as_str().is_some_and(|n| n.starts_with("gpu:"));
+    let is_gpu = |d: &serde_json::Value| d["name"].as_str().is_some_and(|n| n.starts_with("wgpu:"));
     devices["devices"].as_array().is_some_and(|all| all.iter().any(is_gpu))
 }
 

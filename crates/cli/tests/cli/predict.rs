@@ -177,7 +177,7 @@ fn a_device_may_be_given_by_its_old_and_its_new_name() {
     let gate = dir.path().join("gate.json");
     let gate = gate.to_str().expect("UTF-8");
     let count = |device: &str| onetrip(&["count", "--device", device, "--json"]).stdout;
-    assert!(count("gpu").contains("\"device\":\"gpu\""));
+    assert!(count("gpu").contains("\"device\":\"wgpu\"") /* an alias */);
     assert_eq!(count("gpu"), count("wgpu"));
     // No adapter is called so: what nearly every adapter has is planned for.
     assert_eq!(count("gpu:no such adapter"), count("wgpu:no such adapter"));
@@ -185,7 +185,7 @@ fn a_device_may_be_given_by_its_old_and_its_new_name() {
     let limits = |device: &str| format!("{{\"device\": \"{device}\", \"dispatches\": 100000}}");
     for device in ["gpu", "wgpu"] {
         std::fs::write(gate, limits(device)).expect("written");
-        assert_eq!(onetrip(&["count", "--gate", gate, "--json"]).json()["device"], "gpu");
+        assert_eq!(onetrip(&["count", "--gate", gate, "--json"]).json()["device"], "wgpu");
     }
 }
 
@@ -211,29 +211,29 @@ fn calibrate_writes_a_profile_that_explain_and_profile_predict_with() {
 #[test]
 fn calibrate_of_a_gpu_writes_a_profile_that_explain_finds_by_itself() {
     onetrip(&["calibrate", "--quick"]).refused(2, &["--quick", "--device"]);
-    onetrip(&["calibrate", "--device", "gpu", "--threads", "2"]).refused(2, &["--threads"]);
+    onetrip(&["calibrate", "--device", "wgpu", "--threads", "2"]).refused(2, &["--threads"]);
     let devices = onetrip(&["devices", "--json"]).json();
     let has_gpu = devices["devices"].as_array().expect("devices").iter().any(|d| !d["backend"].is_null());
     if !has_gpu {
-        onetrip(&["calibrate", "--device", "gpu", "--quick"]).refused(2, &["adapter"]);
+        onetrip(&["calibrate", "--device", "wgpu", "--quick"]).refused(2, &["adapter"]);
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");
     let run = |args: &[&str]| Done::of(command(args).env("ONETRIP_PROFILES", dir.path()).output().expect("starts"));
-    let made = run(&["calibrate", "--device", "gpu", "--quick", "--formats", "f16,q4_0", "--json"]).json();
+    let made = run(&["calibrate", "--device", "wgpu", "--quick", "--formats", "f16,q4_0", "--json"]).json();
     let names: Vec<&str> =
         made["curves"].as_array().expect("curves").iter().filter_map(|c| c["name"].as_str()).collect();
     for name in [
         "launch",
-        "launch.apart",
+        "launch.independent",
         "read",
         "flops",
         "stream.q4_0.cold",
-        "stream.f16.apart.hot",
+        "stream.f16.independent.hot",
         "stream.q4_0.norm.cold",
         "stream.q4_0.pair.cold",
         "stream.q4_0.sum.cold",
-        "turn",
+        "kernel_switch",
         "matmul.q4_0",
         "encode",
         "commit",
@@ -247,7 +247,7 @@ fn calibrate_of_a_gpu_writes_a_profile_that_explain_finds_by_itself() {
     ] {
         assert!(names.contains(&name), "no curve `{name}` in {names:?}");
     }
-    let plan = run(&["explain", "--device", "gpu", "--json"]).json();
+    let plan = run(&["explain", "--device", "wgpu", "--json"]).json();
     assert_eq!(plan["hardware"]["device"], made["device"], "found without --hardware");
     let rows = plan["dispatches"].as_array().expect("rows");
     assert!(rows.iter().all(|r| number(&r["predicted_us"]) > 0.0));
@@ -256,7 +256,7 @@ fn calibrate_of_a_gpu_writes_a_profile_that_explain_finds_by_itself() {
 
 #[test]
 fn several_ticks_a_submission_are_refused_where_a_device_cannot() {
-    for device in ["cpu", "gpu"] {
+    for device in ["cpu", "wgpu"] {
         let done = onetrip(&["run", "x", "--device", device, "--ticks-per-launch", "4"]);
         assert!(done.code == Some(2) && done.stderr.lines().count() == 1, "{}", done.stderr);
         assert!(done.stderr.contains("--ticks-per-launch 4") || done.stderr.contains("adapter"), "{}", done.stderr);

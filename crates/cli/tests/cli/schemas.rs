@@ -143,7 +143,7 @@ fn other_forms_of_a_command_are_described_too() {
         &["--phase", "prefill", "--prompt", "16", "--batch", "2"],
         &["--model", "shape:qwen3.5-9b:q4_0", "--device", "cuda", "--hardware", "h200", "--assume"],
         &["--model", "listing:qwen3.5-9b-ggml-2026-04", "--fuse", "none"],
-        &["--model", "shape:smollm2-135m:q4_1", "--device", "gpu", "--hardware", "h200"],
+        &["--model", "shape:smollm2-135m:q4_1", "--device", "wgpu", "--hardware", "h200"],
     ];
     let shown: Vec<Value> = explain.iter().map(|flags| works(&[&["explain"], *flags].concat())).collect();
     assert!(shown[0]["ladder"].is_array() && shown[0]["predicted"].is_object());
@@ -220,17 +220,17 @@ fn what_a_gpu_prints_is_described() {
     if !has_gpu() {
         return;
     }
-    works(&["run", "--tokens", "1,2,3", "-n", "2", "--device", "gpu"]);
-    works(&["profile", "--device", "gpu", "--repeat", "5"]);
-    works(&["selftest", "--op", "rms_norm", "--device", "gpu"]);
+    works(&["run", "--tokens", "1,2,3", "-n", "2", "--device", "wgpu"]);
+    works(&["profile", "--device", "wgpu", "--repeat", "5"]);
+    works(&["selftest", "--op", "rms_norm", "--device", "wgpu"]);
     let dir = tempfile::tempdir().expect("a folder");
     let run = |args: &[&str]| {
         let output = command(args).env("ONETRIP_PROFILES", dir.path()).output().expect("the binary starts");
         printed(&Done::of(output), args[0], 0)
     };
-    run(&["calibrate", "--device", "gpu", "--quick", "--formats", "f16", "--json"]);
+    run(&["calibrate", "--device", "wgpu", "--quick", "--formats", "f16", "--json"]);
     let sizes = ["--batch", "1", "--prompt", "1", "--gen", "1"];
-    let sweep = run(&[&["bench", "--commit-sweep=tick", "--device", "gpu", "--json", "--write"][..], &sizes].concat());
+    let sweep = run(&[&["bench", "--commit-sweep=tick", "--device", "wgpu", "--json", "--write"][..], &sizes].concat());
     assert!(sweep["written"].is_string());
 }
 

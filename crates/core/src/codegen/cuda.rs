@@ -6,13 +6,13 @@
 use std::fmt::{Display, Write};
 use std::sync::Arc;
 
-use crate::lowering::{Lowering, Site};
+use crate::lowering::{Lowering, OpSite};
 use onetrip_ir::expr::Expr;
 use onetrip_ir::formats::DType;
 use onetrip_ir::formats::planes::Planes;
-use onetrip_ir::kernel::{Access, Arg, Code, Cost, Step, Text};
+use onetrip_ir::kernel::{Access, Arg, Code, Cost, Launch, Text};
 use onetrip_ir::target::{Compute, CudaCaps, Target};
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::Slice;
 use onetrip_ir::tensor::{Layout, Sig};
 use onetrip_ir::tree::Tree;
 
@@ -32,7 +32,7 @@ pub const HALF: &str = include_str!("cuda/half.cuh");
 pub const CONV: &str = include_str!("cuda/conv.cuh");
 
 /// The caps of the site's device. Other targets never ask.
-pub fn caps(site: &Site) -> CudaCaps {
+pub fn caps(site: &OpSite) -> CudaCaps {
     match site.target {
         Target::Cuda(caps) => caps,
         _ => CudaCaps::default(),
@@ -52,7 +52,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A unit whose groups have so many threads.
+    /// A unit whose thread blocks have so many threads.
     pub fn new(threads: u32) -> Unit {
         let mut unit = Unit {
             threads,
@@ -86,13 +86,13 @@ impl Unit {
         self
     }
 
-    /// Groups that should fit a multiprocessor together: bounds the registers of a thread.
+    /// Thread blocks that should fit an SM together: bounds the registers of a thread.
     pub fn resident(&mut self, groups: u32) -> &mut Self {
         self.blocks = groups;
         self
     }
 
-    /// Groups of a cluster, which divide every grid. Devices from 9.0 on have clusters of up to 8.
+    /// Thread blocks of a cluster, which divide every grid. Devices from 9.0 on have clusters of up to 8.
     pub fn cluster(&mut self, groups: u32) -> &mut Self {
         self.cluster = groups;
         self
@@ -129,11 +129,11 @@ impl Unit {
 
     /// How an op finds number `c` of its row in the row that it reads in whole or in part: `X_PLACE(c)`, rows being
     /// `X_STRIDE` apart.
-    pub fn part_of(&mut self, part: &Option<Columns>, stride: usize) -> &mut Self {
+    pub fn view_of(&mut self, view: &Option<Slice>, stride: usize) -> &mut Self {
         self.set("X_STRIDE", stride);
-        match part {
+        match view {
             None => self.set("X_PLACE(c)", "(c)"),
-            Some(Columns { group, start, len }) => {
+            Some(Slice { group, start, len }) => {
                 self.set("X_PLACE(c)", format!("((c) / {len}u * {group}u + {start}u + (c) % {len}u)"))
             }
         }
@@ -162,7 +162,7 @@ impl Unit {
     }
 
     /// The step.
-    pub fn step(self, kernel: impl Into<String>, grid: Expr, cost: Cost) -> Step {
+    pub fn launch(self, kernel: impl Into<String>, grid: Expr, cost: Cost) -> Launch {
         let (kernel, n) = (kernel.into(), self.args.len());
         let entry: String =
             kernel.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>() + "_kernel";
@@ -185,12 +185,12 @@ impl Unit {
         let source = format!("{MACHINE}{COMMON}{BATCH}{}{head}{}", self.defines, self.text);
         let shared = self.shared as u32;
         let text = Text { source, entry, workgroup: self.threads, shared, access: self.access };
-        Step { kernel, code: Code::Text(Arc::new(text)), args: self.args, grid, grain: 1, cost, grid_syncs: 0 }
+        Launch { kernel, code: Code::Text(Arc::new(text)), args: self.args, grid, grain: 1, cost, grid_syncs: 0 }
     }
 
     /// A lowering of this one step.
     pub fn lower(self, kernel: impl Into<String>, grid: Expr, cost: Cost) -> Lowering {
-        Lowering::Steps { steps: vec![self.step(kernel, grid, cost)], scratch: vec![] }
+        Lowering::Steps { launches: vec![self.launch(kernel, grid, cost)], scratch: vec![] }
     }
 }
 
@@ -223,8 +223,8 @@ fn weight_type(sig: &Sig, int8: bool) -> Option<(String, Vec<usize>)> {
         (dtype, Layout::Planes) => {
             let p = Planes::new(dtype, sig.rows.constant()? as usize, sig.width)?;
             let s = p.spec;
-            let name = format!("Planes<{}, {}, {}, {}, {int8}>", s.bits, s.group, s.zero, s.offset);
-            Some((name, vec![0, p.at_scales, if s.offset { p.at_offsets } else { 0 }]))
+            let name = format!("Planes<{}, {}, {}, {}, {int8}>", s.bits, s.group, s.zero, s.has_min);
+            Some((name, vec![0, p.at_scales, if s.has_min { p.at_mins } else { 0 }]))
         }
         _ => None,
     }

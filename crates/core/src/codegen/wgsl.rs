@@ -5,22 +5,22 @@
 //! number i whatever the type; an optional operand that is absent becomes a function that gives a constant. So one text
 //! serves all forms of an op and stays free of conditions on types.
 
-use crate::lowering::{Lowering, Site};
+use crate::lowering::{Lowering, OpSite};
 use onetrip_ir::expr::Expr;
 use onetrip_ir::formats::DType;
 use onetrip_ir::formats::planes::Planes;
-use onetrip_ir::kernel::{Access, Arg, Code, Cost, Step, Text};
+use onetrip_ir::kernel::{Access, Arg, Code, Cost, Launch, Text};
 use onetrip_ir::target::{Target, WgslCaps};
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::Slice;
 use onetrip_ir::tensor::{Layout, Sig};
 use onetrip_ir::tree::Tree;
 
 /// Sums, maxima and rounding that several kernels use.
-const NUMBERS: &str = include_str!("wgsl/numbers.wgsl");
+const MATH: &str = include_str!("wgsl/math.wgsl");
 /// The step batch.
 const BATCH: &str = include_str!("wgsl/batch.wgsl");
 /// One thread a number of the output.
-const EACH: &str = include_str!("wgsl/each.wgsl");
+const PER_ELEMENT: &str = include_str!("wgsl/per_element.wgsl");
 /// A weight in planes.
 const PLANES: &str = include_str!("wgsl/planes.wgsl");
 /// Reductions in workgroup memory.
@@ -29,7 +29,7 @@ const REDUCE: &str = include_str!("wgsl/reduce.wgsl");
 const REDUCE_SUBGROUP: &str = include_str!("wgsl/reduce_subgroup.wgsl");
 
 /// Workgroups that meet in one dispatch.
-const MEET: &str = include_str!("wgsl/meet.wgsl");
+const SPLIT_K: &str = include_str!("wgsl/split_k.wgsl");
 
 /// A kernel in the making.
 pub(crate) struct Wgsl {
@@ -74,7 +74,7 @@ impl Wgsl {
         w.number("WG", workgroup as usize);
         w.bind("batch", "u32", Arg::Batch, Access::Read);
         w.line("struct Eight { a: vec4<f32>, b: vec4<f32> }");
-        w.text(BATCH).text(NUMBERS)
+        w.text(BATCH).text(MATH)
     }
 
     /// Asks for an extension of the language.
@@ -106,9 +106,9 @@ impl Wgsl {
     }
 
     /// Declares the words through which workgroups of one dispatch meet.
-    pub fn meeting(&mut self) {
-        self.bind("zeros", "atomic<u32>", Arg::Zeros, Access::ReadWrite);
-        self.line(MEET);
+    pub fn split_k_workspace(&mut self) {
+        self.bind("workspace", "atomic<u32>", Arg::ZeroedWorkspace, Access::ReadWrite);
+        self.line(SPLIT_K);
     }
 
     /// A constant.
@@ -159,9 +159,9 @@ impl Wgsl {
         }
     }
 
-    /// As [`Wgsl::read`] of rows of `stride` numbers, of which `name_at` sees `part` (all without one), of `width`.
-    pub fn read_part(&mut self, name: &str, arg: Arg, part: &Option<Columns>, stride: usize, width: usize) {
-        let Some(Columns { group, start, len }) = part else { return self.read(name, arg, DType::F32) };
+    /// As [`Wgsl::read`] of rows of `stride` numbers, of which `name_at` sees `view` (all without one), of `width`.
+    pub fn read_view(&mut self, name: &str, arg: Arg, view: &Option<Slice>, stride: usize, width: usize) {
+        let Some(Slice { group, start, len }) = view else { return self.read(name, arg, DType::F32) };
         self.bind(name, "f32", arg, Access::Read);
         let column = format!("(c / {len}u) * {group}u + {start}u + c % {len}u");
         let value = format!("{name}[(i / {width}u) * {stride}u + {column}]");
@@ -179,31 +179,31 @@ impl Wgsl {
     }
 
     /// The finished step of `grid` workgroups.
-    pub fn step(self, grid: Expr, cost: Cost) -> Step {
+    pub fn launch(self, grid: Expr, cost: Cost) -> Launch {
         let Wgsl { kernel, workgroup, source, args, access } = self;
         let text = Text { source, entry: "main".into(), workgroup, shared: 0, access };
-        Step { kernel, code: Code::Text(text.into()), args, grid, grain: 1, cost, grid_syncs: 0 }
+        Launch { kernel, code: Code::Text(text.into()), args, grid, grain: 1, cost, grid_syncs: 0 }
     }
 
     /// A lowering with a thread for every number of the one output: `value(r, c)` is declared before.
-    pub fn each(mut self, site: &Site, cost: Cost) -> Lowering {
+    pub fn per_element(mut self, site: &OpSite, cost: Cost) -> Lowering {
         let (rows, width) = (&site.outs[0].rows, site.outs[0].width);
         self.write("y", Arg::Out(0));
         self.line(format!("fn put(r: u32, c: u32) {{ y[r * {width}u + c] = value(r, c); }}"));
-        self.each_put(rows, width, cost)
+        self.per_element_put(rows, width, cost)
     }
 
     /// A lowering with a thread for every number of `rows` rows of `width`: `put(r, c)` is declared before.
-    pub fn each_put(mut self, rows: &Expr, width: usize, cost: Cost) -> Lowering {
+    pub fn per_element_put(mut self, rows: &Expr, width: usize, cost: Cost) -> Lowering {
         self.number("WIDTH", width);
         self.size("rows", rows);
         let grid = Expr::CeilDiv(Box::new(rows.clone() * width), u64::from(self.workgroup));
-        self.text(EACH).lowering(grid, cost)
+        self.text(PER_ELEMENT).lowering(grid, cost)
     }
 
     /// A lowering of this one step.
     pub fn lowering(self, grid: Expr, cost: Cost) -> Lowering {
-        Lowering::Steps { steps: vec![self.step(grid, cost)], scratch: vec![] }
+        Lowering::Steps { launches: vec![self.launch(grid, cost)], scratch: vec![] }
     }
 }
 
@@ -218,15 +218,15 @@ pub(crate) fn planes(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig) -> bool {
     w.number(&format!("{name}_BITS"), planes.spec.bits);
     w.number(&format!("{name}_GROUP"), planes.spec.group);
     w.float(&format!("{name}_ZERO"), planes.spec.zero as f32);
-    w.flag(&format!("{name}_OFFSET"), planes.spec.offset);
+    w.flag(&format!("{name}_HAS_MIN"), planes.spec.has_min);
     w.number(&format!("{name}_AT_SCALES"), planes.at_scales / 4);
-    w.number(&format!("{name}_AT_OFFSETS"), planes.at_offsets / 4);
+    w.number(&format!("{name}_AT_MINS"), planes.at_mins / 4);
     w.line(PLANES.replace("$W", name));
     true
 }
 
 /// The shards of an input that is a weight ([`Sig::shards`]), as operands.
-pub(crate) fn shards(site: &Site, input: usize) -> Vec<(Arg, Sig)> {
+pub(crate) fn shards(site: &OpSite, input: usize) -> Vec<(Arg, Sig)> {
     let shards = site.ins[input].shards(site.target.binding_bytes()).into_iter().enumerate();
     shards.map(|(i, sig)| (if i == 0 { Arg::In(input) } else { Arg::Shard(input, i) }, sig)).collect()
 }

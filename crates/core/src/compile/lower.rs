@@ -2,36 +2,36 @@
 
 use std::collections::BTreeMap;
 
+use super::fragment_layout;
 use super::layout::Layouts;
-use super::pieces;
-use super::slots::{Life, colour};
+use super::slots::{LiveRange, colour};
 use crate::fuse::{Fuse, fuse_assuming};
 use crate::graph::{Graph, Source, ValueId};
 use crate::lowering::Lowering;
 use crate::ops::Op;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::expr::Expr;
-use onetrip_ir::kernel::{Arg, Cost, Step};
+use onetrip_ir::kernel::{Arg, Cost, Launch};
 use onetrip_ir::plan::{BufRef, Dispatch, Operand as Named, OperandId, Plan};
 use onetrip_ir::tensor::ShapeError;
 use onetrip_ir::tensor::{Layout, Role};
 
-/// Makes a plan of a graph as its model page wrote it.
+/// Makes a plan of a graph as its model definition wrote it.
 pub fn lower(
     graph: Graph,
-    setting: Setting,
+    ctx: LoweringContext,
     wanted: &Fuse,
     layouts: &Layouts,
     device: &str,
 ) -> Result<Plan, ShapeError> {
-    lower_assuming(graph, setting, wanted, layouts, device, false)
+    lower_assuming(graph, ctx, wanted, layouts, device, false)
 }
 
 /// As [`lower`]; with `assume`, rules are not refused where the device has no kernel for what they make, and the plan
 /// has gaps that cannot run: for looking at a device whose kernels are not written.
 pub fn lower_assuming(
     mut graph: Graph,
-    setting: Setting,
+    ctx: LoweringContext,
     wanted: &Fuse,
     layouts: &Layouts,
     device: &str,
@@ -53,17 +53,10 @@ pub fn lower_assuming(
             }
         }
     }
-    let report = fuse_assuming(&mut graph, &setting, wanted, assume);
-    pieces::choose(&mut graph, &setting);
-    let mut planner = Planner {
-        graph: &graph,
-        setting,
-        device,
-        dispatches: vec![],
-        touches: vec![],
-        nodes: vec![],
-        scratches: vec![],
-    };
+    let report = fuse_assuming(&mut graph, &ctx, wanted, assume);
+    fragment_layout::choose(&mut graph, &ctx);
+    let mut planner =
+        Planner { graph: &graph, ctx, device, dispatches: vec![], touches: vec![], nodes: vec![], scratches: vec![] };
     for n in 0..graph.nodes.len() {
         planner.node(n);
     }
@@ -84,13 +77,13 @@ enum Operand {
     Shard(ValueId, usize),
     Scratch(usize),
     Batch,
-    Feed,
-    Zeros,
+    PendingTokens,
+    ZeroedWorkspace,
 }
 
 struct Planner<'g> {
     graph: &'g Graph,
-    setting: Setting,
+    ctx: LoweringContext,
     device: &'g str,
     dispatches: Vec<Dispatch>,
     /// Operands of each dispatch.
@@ -104,46 +97,53 @@ struct Planner<'g> {
 impl Planner<'_> {
     fn node(&mut self, n: usize) {
         let node = &self.graph.nodes[n];
-        let site = self.graph.site(&self.setting, &node.ins, &node.outs);
-        let (steps, scratch) = match node.op.lower(&site) {
-            Lowering::Steps { steps, scratch } => (steps, scratch),
+        let site = self.graph.site(&self.ctx, &node.ins, &node.outs);
+        let (launches, scratch) = match node.op.lower(&site) {
+            Lowering::Steps { launches, scratch } => (launches, scratch),
             Lowering::Gap(why) => {
                 let all = node.ins.iter().chain(&node.outs).map(|&v| Operand::Value(v)).collect();
-                self.row(n, None, node.op.cost(&site), Some(why), all);
+                self.dispatch(n, None, node.op.cost(&site), Some(why), all);
                 return;
             }
         };
         let first = self.scratches.len();
         self.scratches.extend(scratch);
-        for step in steps {
-            let operands = step.args.iter().map(|a| match *a {
+        for launch in launches {
+            let operands = launch.args.iter().map(|a| match *a {
                 Arg::In(i) | Arg::Shard(i, 0) => Operand::Value(node.ins[i]),
                 Arg::Shard(i, shard) => Operand::Shard(node.ins[i], shard),
                 Arg::Out(i) => Operand::Value(node.outs[i]),
                 Arg::Scratch(i) => Operand::Scratch(first + i),
                 Arg::Batch => Operand::Batch,
-                Arg::Feed => Operand::Feed,
-                Arg::Zeros => Operand::Zeros,
+                Arg::PendingTokens => Operand::PendingTokens,
+                Arg::ZeroedWorkspace => Operand::ZeroedWorkspace,
             });
             let operands = operands.collect();
-            let cost = step.cost.clone();
-            self.row(n, Some(step), cost, None, operands);
+            let cost = launch.cost.clone();
+            self.dispatch(n, Some(launch), cost, None, operands);
         }
     }
 
-    fn row(&mut self, n: usize, step: Option<Step>, cost: Cost, gap: Option<&'static str>, operands: Vec<Operand>) {
+    fn dispatch(
+        &mut self,
+        n: usize,
+        launch: Option<Launch>,
+        cost: Cost,
+        gap: Option<&'static str>,
+        operands: Vec<Operand>,
+    ) {
         let node = &self.graph.nodes[n];
         self.dispatches.push(Dispatch {
             name: node.name.clone(),
             op: node.op.name(),
             device: self.device.to_string(),
-            kernel: step.as_ref().map_or(String::new(), |s| s.kernel.clone()),
+            kernel: launch.as_ref().map_or(String::new(), |s| s.kernel.clone()),
             args: vec![],
             operands: vec![],
-            grid: step.as_ref().map_or(Expr::Const(0), |s| s.grid.clone()),
-            grain: step.as_ref().map_or(1, |s| s.grain),
-            grid_syncs: step.as_ref().map_or(0, |s| s.grid_syncs),
-            code: step.map(|s| s.code),
+            grid: launch.as_ref().map_or(Expr::Const(0), |s| s.grid.clone()),
+            grain: launch.as_ref().map_or(1, |s| s.grain),
+            grid_syncs: launch.as_ref().map_or(0, |s| s.grid_syncs),
+            code: launch.map(|s| s.code),
             cost,
             gap,
         });
@@ -158,7 +158,7 @@ impl Planner<'_> {
                 matches!(value.source, Source::Node | Source::Batch) && !value.sig.is_state()
             }
             Operand::Scratch(_) => true,
-            Operand::Shard(..) | Operand::Batch | Operand::Feed | Operand::Zeros => false,
+            Operand::Shard(..) | Operand::Batch | Operand::PendingTokens | Operand::ZeroedWorkspace => false,
         };
         let mut spans: BTreeMap<Operand, (usize, usize)> = BTreeMap::new();
         for (d, operands) in self.touches.iter().enumerate() {
@@ -173,18 +173,20 @@ impl Planner<'_> {
             }
         }
         // All dispatches of one op see its outputs: they are alive from the op's first step on.
-        let lives: Vec<Life> = spans
+        let ranges: Vec<LiveRange> = spans
             .iter()
             .map(|(o, span)| {
                 let bytes = match *o {
                     Operand::Value(v) => self.graph.values[v].sig.bytes(),
                     Operand::Scratch(s) => self.scratches[s].clone(),
-                    Operand::Shard(..) | Operand::Batch | Operand::Feed | Operand::Zeros => Expr::Const(0),
+                    Operand::Shard(..) | Operand::Batch | Operand::PendingTokens | Operand::ZeroedWorkspace => {
+                        Expr::Const(0)
+                    }
                 };
-                Life { bytes, span: *span }
+                LiveRange { bytes, span: *span }
             })
             .collect();
-        let (of, slots) = colour(&lives);
+        let (of, slots) = colour(&ranges);
         let slot: BTreeMap<Operand, usize> = spans.keys().copied().zip(of).collect();
         let mut dispatches = self.dispatches;
         let mut made: BTreeMap<Operand, usize> = BTreeMap::new();
@@ -193,7 +195,7 @@ impl Planner<'_> {
             self.graph.nodes.iter().enumerate().flat_map(|(n, node)| node.outs.iter().map(move |&v| (v, n))).collect();
         let shard = |v: ValueId, i: usize| {
             let sig = &self.graph.values[v].sig;
-            sig.shards(self.setting.target.binding_bytes()).get(i).cloned().unwrap_or(sig.clone())
+            sig.shards(self.ctx.target.binding_bytes()).get(i).cloned().unwrap_or(sig.clone())
         };
         for (n, (d, operands)) in dispatches.iter_mut().zip(&self.touches).enumerate() {
             let named = operands.iter().map(|o| {
@@ -218,8 +220,10 @@ impl Planner<'_> {
                         is_written: first == n,
                     },
                     Operand::Batch => Named::outside(OperandId::Batch, Expr::Const(0), false),
-                    Operand::Zeros => Named::outside(OperandId::Zeros, Expr::Const(0), false),
-                    Operand::Feed => Named::outside(OperandId::Feed, Expr::S * 4usize, is_sample(self.nodes[n])),
+                    Operand::ZeroedWorkspace => Named::outside(OperandId::ZeroedWorkspace, Expr::Const(0), false),
+                    Operand::PendingTokens => {
+                        Named::outside(OperandId::PendingTokens, Expr::S * 4usize, is_sample(self.nodes[n]))
+                    }
                 }
             });
             d.operands = named.collect();
@@ -235,14 +239,14 @@ impl Planner<'_> {
                     },
                     Operand::Scratch(_) => BufRef::Slot(slot[o]),
                     Operand::Batch => BufRef::Batch,
-                    Operand::Feed => BufRef::Feed,
-                    Operand::Zeros => BufRef::Zeros,
+                    Operand::PendingTokens => BufRef::PendingTokens,
+                    Operand::ZeroedWorkspace => BufRef::ZeroedWorkspace,
                 })
                 .collect();
         }
         let outputs = self.graph.outputs.iter().map(|&v| (slot[&Operand::Value(v)], self.graph.values[v].sig.width));
         Plan {
-            setting: self.setting,
+            ctx: self.ctx,
             slots,
             outputs: outputs.collect(),
             ropes: self.graph.ropes.clone(),

@@ -4,40 +4,40 @@ use onetrip_ir::expr::{Bind, Expr};
 
 /// A value or scratch buffer: alive from the dispatch that first touches it to the one that last does.
 #[derive(Clone, Debug)]
-pub struct Life {
+pub struct LiveRange {
     /// Bytes.
     pub bytes: Expr,
     /// First and last dispatch.
     pub span: (usize, usize),
 }
 
-/// Slot of each life, and the size of each slot. Lives that share a dispatch never share a slot.
-pub fn colour(lives: &[Life]) -> (Vec<usize>, Vec<Expr>) {
-    // Sizes are compared at a batch of middle size; a slot that several lives share has the sum of no two of them but
-    // the largest for every batch, so only lives of equal expression or constant multiple are put together.
+/// Slot of each live range, and the size of each slot. Ranges that share a dispatch never share a slot.
+pub fn colour(ranges: &[LiveRange]) -> (Vec<usize>, Vec<Expr>) {
+    // Sizes are compared at a batch of middle size; a slot that several ranges share has the sum of no two of them but
+    // the largest for every batch, so only ranges of equal expression or constant multiple are put together.
     let at = Bind { t: 64, s: 1, l: 64 };
-    let mut order: Vec<usize> = (0..lives.len()).collect();
-    order.sort_by_key(|&i| lives[i].span);
+    let mut order: Vec<usize> = (0..ranges.len()).collect();
+    order.sort_by_key(|&i| ranges[i].span);
     let mut slots: Vec<(Expr, usize)> = vec![];
-    let mut of = vec![0; lives.len()];
+    let mut of = vec![0; ranges.len()];
     for i in order {
-        let life = &lives[i];
+        let range = &ranges[i];
         let free = (0..slots.len())
-            .filter(|&s| slots[s].1 < life.span.0 && covers(&slots[s].0, &life.bytes))
+            .filter(|&s| slots[s].1 < range.span.0 && covers(&slots[s].0, &range.bytes))
             .min_by_key(|&s| slots[s].0.eval(at));
         let grow = (0..slots.len())
-            .filter(|&s| slots[s].1 < life.span.0 && covers(&life.bytes, &slots[s].0))
+            .filter(|&s| slots[s].1 < range.span.0 && covers(&range.bytes, &slots[s].0))
             .max_by_key(|&s| slots[s].0.eval(at));
         of[i] = match free.or(grow) {
             Some(s) => {
-                if !covers(&slots[s].0, &life.bytes) {
-                    slots[s].0 = life.bytes.clone();
+                if !covers(&slots[s].0, &range.bytes) {
+                    slots[s].0 = range.bytes.clone();
                 }
-                slots[s].1 = life.span.1;
+                slots[s].1 = range.span.1;
                 s
             }
             None => {
-                slots.push((life.bytes.clone(), life.span.1));
+                slots.push((range.bytes.clone(), range.span.1));
                 slots.len() - 1
             }
         };
@@ -80,18 +80,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn lives_that_overlap_never_share_a_slot_and_every_slot_is_large_enough(
+        fn live_ranges_that_overlap_never_share_a_slot_and_every_slot_is_large_enough(
             raw in proptest::collection::vec((0usize..40, 0usize..10, 1u64..50, 0u8..3), 1..60)
         ) {
-            let lives: Vec<Life> = raw.iter().map(|&(start, len, n, symbol)| {
+            let ranges: Vec<LiveRange> = raw.iter().map(|&(start, len, n, symbol)| {
                 let e = match symbol { 0 => Expr::T * Expr::Const(n), 1 => Expr::S * Expr::Const(n), _ => Expr::Const(n) };
-                Life { bytes: e, span: (start, start + len) }
+                LiveRange { bytes: e, span: (start, start + len) }
             }).collect();
-            let (of, slots) = colour(&lives);
+            let (of, slots) = colour(&ranges);
             for b in [Bind { t: 1, s: 1, l: 9 }, Bind { t: 500, s: 3, l: 900 }, Bind { t: 8, s: 8, l: 10 }] {
-                for (i, a) in lives.iter().enumerate() {
+                for (i, a) in ranges.iter().enumerate() {
                     prop_assert!(slots[of[i]].eval(b) >= a.bytes.eval(b));
-                    for (j, c) in lives.iter().enumerate().skip(i + 1) {
+                    for (j, c) in ranges.iter().enumerate().skip(i + 1) {
                         let apart = a.span.1 < c.span.0 || c.span.1 < a.span.0;
                         prop_assert!(apart || of[i] != of[j], "{a:?} {c:?}");
                     }

@@ -6,7 +6,7 @@
 
 use crate::fuse::rewrite::Rewrite;
 use crate::graph::Graph;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 
 mod attention;
 mod delta;
@@ -26,7 +26,7 @@ pub struct Rule {
     /// Why that is better.
     pub because: &'static str,
     /// The rewrite it wants at a node.
-    pub find: fn(&Graph, &Setting, usize) -> Option<Rewrite>,
+    pub find: fn(&Graph, &LoweringContext, usize) -> Option<Rewrite>,
 }
 
 /// All rules, in order.
@@ -53,11 +53,11 @@ pub const RULES: &[Rule] = &[
         find: moves::embedding_scale,
     },
     Rule {
-        name: "columns-in-place",
-        finds: "columns of a joint row, copied for a norm, a rotation or a delta net",
-        makes: "an op that reads its columns in the joint row",
+        name: "slices-in-place",
+        finds: "columns of a packed projection, copied for a norm, a rotation or a delta net",
+        makes: "an op that reads its columns in the packed projection",
         because: "a stride costs nothing, a copy is a launch and two trips to memory",
-        find: moves::columns_in_place,
+        find: moves::slices_in_place,
     },
     Rule {
         name: "states-in-place",
@@ -145,7 +145,7 @@ pub const RULES: &[Rule] = &[
     },
     Rule {
         name: "attention-gate",
-        finds: "attention, times the sigmoid of the gates copied out of a joint row",
+        finds: "attention, times the sigmoid of the gates copied out of a packed projection",
         makes: "attention that gates what it gives",
         because: "a head is gated by the worker that made it, and the gates are read where they lie",
         find: attention::attention_gate,
@@ -174,7 +174,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "delta-conv",
         finds: "the convolution that gives q, k and v before a delta net",
-        makes: "a delta net that makes its q, k and v of the joint row",
+        makes: "a delta net that makes its q, k and v of the packed projection",
         because: "a head's channels are read by one worker only, which has its part of both states at hand",
         find: delta::delta_conv,
     },
@@ -182,7 +182,7 @@ pub const RULES: &[Rule] = &[
         name: "delta-norm",
         finds: "the gated norm of a delta net's heads",
         makes: "a delta net that norms and gates what it gives",
-        because: "a head's output is in the first-level cache when it is done",
+        because: "a head's output is in L1 when it is done",
         find: delta::delta_norm,
     },
     Rule {
@@ -195,7 +195,7 @@ pub const RULES: &[Rule] = &[
     Rule {
         name: "attention-rope",
         finds: "the rotation of q before attention",
-        makes: "attention that rotates its queries, out of the joint row if they stand in one with their gates",
+        makes: "attention that rotates its queries, out of the packed projection if they stand in one with their gates",
         because: "a query is read by one worker only",
         find: attention::attention_rope,
     },
@@ -210,7 +210,7 @@ pub const RULES: &[Rule] = &[
         name: "norm-prologue",
         finds: "a weighted norm that only one matmul reads",
         makes: "a matmul with the norm in its prologue",
-        because: "one row is normed faster than a launch is handed over",
+        because: "one row is normed faster than a launch is submitted",
         find: matmul::norm_prologue,
     },
     Rule {

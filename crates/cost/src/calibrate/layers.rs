@@ -1,7 +1,7 @@
 //! What `onetrip calibrate` runs on a GPU for rows as they stand in a tick: layers of round sizes and of no model.
 //!
 //! The rows of one kind alone, one layer's behind the other's, give a row's time by its form and size; whole layers take
-//! longer than all of their kinds: what is more, by dispatch, is what it costs that a kernel follows another one (`turn`).
+//! longer than all of their kinds: what is more, by dispatch, is what it costs that a kernel follows another one (`kernel_switch`).
 
 use super::pairs::Extent;
 use super::*;
@@ -176,7 +176,7 @@ impl Size {
     fn first(&self) -> Vec<usize> {
         match self.mixer {
             Mixer::Attention { kv, dim, .. } => vec![QUERIES * kv * dim, kv * dim, kv * dim],
-            // The joint row, the gate, decay and beta.
+            // The packed projection, the gate, decay and beta.
             Mixer::Delta { heads } => vec![4 * heads * DELTA_DIM, 2 * heads * DELTA_DIM, 2 * heads, 2 * heads],
         }
     }
@@ -262,7 +262,7 @@ fn mix(c: &mut Chain, mixer: Mixer, made: &[ValueId], named: &mut Named) -> Resu
     match mixer {
         Mixer::Attention { kv, dim, .. } => {
             let table = c.graph.rope_table(RopeSpec { inv_freq: vec![0.01; dim / 2], factor: 1.0 });
-            let rope = |heads| Rope { heads, dim, pairs: dim / 2, neox: true, table, norm: None, part: None };
+            let rope = |heads| Rope { heads, dim, pairs: dim / 2, neox: true, table, norm: None, view: None };
             let (heads, cache) = (QUERIES * kv, Cache { heads: kv, dim });
             let [ks, vs] = [0; 2].map(|_| c.state(Sig::state(cache, DType::F16)));
             let op = Attention {
@@ -282,9 +282,9 @@ fn mix(c: &mut Chain, mixer: Mixer, made: &[ValueId], named: &mut Named) -> Resu
                 front: Front::Conv { taps: TAPS, eps: 1e-6 },
                 norm: Some(1e-6),
             };
-            let joint = 4 * heads * DELTA_DIM;
-            let (filter, norm) = (c.weight(joint, TAPS, DType::F32), c.weight(1, DELTA_DIM, DType::F32));
-            let window = c.state(Sig::recurrent((TAPS - 1) * joint));
+            let packed = 4 * heads * DELTA_DIM;
+            let (filter, norm) = (c.weight(packed, TAPS, DType::F32), c.weight(1, DELTA_DIM, DType::F32));
+            let window = c.state(Sig::recurrent((TAPS - 1) * packed));
             let state = c.state(Sig::recurrent(op.state_width()));
             Ok(named(c, "mixer", op.into(), &[made[0], filter, made[2], made[3], norm, made[1], window, state])?[0])
         }

@@ -47,9 +47,9 @@ pub fn pairs(formats: &[DType], extent: Extent) -> Result<Vec<Pair>, ShapeError>
     let mut all = vec![];
     // A float format stands for the memory and for the arithmetic.
     let first = formats.iter().copied().find(|f| f.is_float()).unwrap_or(DType::F16);
-    for (curve, is_apart) in [("launch", false), ("launch.apart", true)] {
+    for (curve, is_independent) in [("launch", false), ("launch.independent", true)] {
         let links = 128;
-        all.push(pair(curve, 0.0, Unit::Dispatch, links, |depth| tiny(depth, is_apart), 64)?);
+        all.push(pair(curve, 0.0, Unit::Dispatch, links, |depth| tiny(depth, is_independent), 64)?);
     }
     let mb = |list: &[usize]| list.iter().map(|m| m << 20).collect::<Vec<_>>();
     for set in extent.of(&mb(&[8, 16, 32, 64, 128, 256, 512]), &mb(&[4, 16])) {
@@ -68,7 +68,7 @@ pub fn pairs(formats: &[DType], extent: Extent) -> Result<Vec<Pair>, ShapeError>
                 let name = format!("stream.{}.{how}", format.name());
                 all.push(stream(name, format, shape, is_cold, false, extent)?);
                 if format == first && kb <= 4096 {
-                    let name = format!("stream.{}.apart.{how}", format.name());
+                    let name = format!("stream.{}.independent.{how}", format.name());
                     all.push(stream(name, format, shape, is_cold, true, extent)?);
                 }
             }
@@ -87,7 +87,7 @@ pub fn pairs(formats: &[DType], extent: Extent) -> Result<Vec<Pair>, ShapeError>
     for dim in extent.of(&[64, 128, 256], &[64]) {
         for n in extent.of(&[64, 256, 1024, 4096], &[16]) {
             let unit = Unit::Rate(attended(dim, n));
-            all.push(pair(format!("attention.blocks.{dim}"), n as f64, unit, 2, |depth| blocks(dim, n, depth), 1)?);
+            all.push(pair(format!("attention.prefill.{dim}"), n as f64, unit, 2, |depth| blocks(dim, n, depth), 1)?);
         }
     }
     Ok(all)
@@ -106,12 +106,12 @@ fn pair(
 }
 
 /// The least dispatch there is: each reads what the one before wrote, or all read the same and write apart.
-pub fn tiny(depth: usize, is_apart: bool) -> Result<Chain, ShapeError> {
+pub fn tiny(depth: usize, is_independent: bool) -> Result<Chain, ShapeError> {
     let mut chain = Chain::new(1, 1, 1);
     let mut x = chain.input(16)?;
     for _ in 0..depth {
         let y = chain.push(Elementwise::scale(0.5), &[x])?;
-        if is_apart { chain.kept.push(y) } else { x = y }
+        if is_independent { chain.kept.push(y) } else { x = y }
     }
     Ok(chain)
 }
@@ -146,9 +146,9 @@ impl Shape {
     fn of(format: DType, bytes: usize) -> Shape {
         // Widths of quantized weights are multiples of the largest block, as models' are.
         let block = if format.is_float() { 32 } else { 256 };
-        let numbers = bytes * 256 / format.row_bytes(256).unwrap_or(1024);
-        let k = (1usize << (numbers.max(1).ilog2() / 2)).max(block);
-        let rows = (numbers / k).next_multiple_of(block).max(block);
+        let elements = bytes * 256 / format.row_bytes(256).unwrap_or(1024);
+        let k = (1usize << (elements.max(1).ilog2() / 2)).max(block);
+        let rows = (elements / k).next_multiple_of(block).max(block);
         Shape { k, rows, bytes: rows * format.row_bytes(k).unwrap_or(4 * k) }
     }
 }
@@ -159,7 +159,7 @@ fn stream(
     format: DType,
     shape: Shape,
     is_cold: bool,
-    is_apart: bool,
+    is_independent: bool,
     extent: Extent,
 ) -> Result<Pair, ShapeError> {
     // Even, as widths alternate; hot ones have two matrices for all links.
@@ -174,13 +174,13 @@ fn stream(
         let mut x = chain.input(shape.k)?;
         let mut weights: Vec<ValueId> = vec![];
         for i in 0..depth {
-            let is_back = i % 2 == 1 && !is_apart;
+            let is_back = i % 2 == 1 && !is_independent;
             let (rows, k) = if is_back { (shape.k, shape.rows) } else { (shape.rows, shape.k) };
             if is_cold || i < 2 {
                 weights.push(chain.weight(rows, k, format));
             }
             let y = chain.push(Matmul::plain(), &[x, weights[i % weights.len()]])?;
-            if is_apart { chain.kept.push(y) } else { x = y }
+            if is_independent { chain.kept.push(y) } else { x = y }
         }
         Ok(chain)
     };
@@ -247,7 +247,7 @@ mod tests {
     #[test]
     fn kept_values_have_slots_of_their_own() {
         let target = Target::Cuda(CudaCaps::default());
-        let slots = |is_apart| tiny(8, is_apart).expect("shapes").plan(target).expect("a plan").slots.len();
+        let slots = |is_independent| tiny(8, is_independent).expect("shapes").plan(target).expect("a plan").slots.len();
         assert!(slots(true) >= 8 && slots(false) < 4, "{} {}", slots(true), slots(false));
     }
 

@@ -199,7 +199,7 @@ mod tests {
         bytes.extend(b"{}      ");
         std::fs::write(dir.path().join("model.safetensors"), bytes).expect("written");
         let file = ModelFile::open(dir.path()).expect("opens");
-        Config::read(&file, &crate::arch::names()).err().map_or(String::new(), |e| e.to_string())
+        Config::read(&file, &crate::models::names()).err().map_or(String::new(), |e| e.to_string())
     }
 
     fn with(key: &str, value: Json) -> String {

@@ -11,7 +11,7 @@ use super::error::{FileError, KeyError, shown_path};
 use super::folder::{self, Folder};
 use super::types::TensorType;
 use super::value::{Kind, Metadata, TensorInfo, Value};
-use super::{gguf, safe, split};
+use super::{gguf, safetensors, split};
 
 /// A model file (or folder, or set of parts), opened by memory map and checked.
 #[derive(Debug)]
@@ -144,7 +144,7 @@ impl ModelFile {
         let mut tensors = Vec::new();
         let mut parts = Vec::new();
         for (file, bytes, promised) in files {
-            let head = safe::read(&file, &bytes, parts.len())?;
+            let head = safetensors::read(&file, &bytes, parts.len())?;
             let there: std::collections::HashSet<&str> = head.tensors.iter().map(|t| t.name.as_str()).collect();
             if let Some(lost) = promised.iter().find(|p| !there.contains(p.as_str())) {
                 let what = "listed for this file in model.safetensors.index.json, but not in it";

@@ -19,9 +19,9 @@ pub enum Value {
     Str(String),
     /// An array of strings.
     Strs(Vec<String>),
-    /// An array of integers (widened).
+    /// An array of integers (converted).
     Ints(Vec<i64>),
-    /// An array of floats (widened).
+    /// An array of floats (converted).
     Floats(Vec<f64>),
     /// An array of truth values.
     Bools(Vec<bool>),

@@ -12,7 +12,7 @@ use crate::simd::Simd;
 
 /// What one worker of a dispatch is called with.
 pub struct CpuCall<'a> {
-    /// Operands in the order of `Step::args`.
+    /// Operands in the order of `Launch::args`.
     pub args: &'a [RawBuf],
     /// The step batch.
     pub batch: &'a StepBatch,

@@ -1,40 +1,40 @@
-//! Small codes in bytes, and half floats in bytes.
+//! Small quants in bytes, and half floats in bytes.
 //!
-//! Every format stores its codes in *planes*: `WIDTH` bytes hold `8 / BITS` runs of `WIDTH` codes, the first run in the
-//! lowest `BITS` of each byte, the next run above it, and so on; then come the next `WIDTH` bytes. A code with more
+//! Every format stores its quants in *planes*: `WIDTH` bytes hold `8 / BITS` runs of `WIDTH` quants, the first run in the
+//! lowest `BITS` of each byte, the next run above it, and so on; then come the next `WIDTH` bytes. A quant with more
 //! bits than one plane has (5, 3, 6) is spread over two planes, so reading and writing place a plane at bit `AT`.
 
 use half::f16;
 
-/// Reads planes of `BITS` bits into bit `AT` of the codes. `AT == 0` overwrites the codes, else the bits are added.
+/// Reads planes of `BITS` bits into bit `AT` of the quants. `AT == 0` overwrites the quants, else the bits are added.
 #[inline(always)]
-pub fn read_planes<const BITS: usize, const WIDTH: usize, const AT: usize>(stored: &[u8], codes: &mut [u8]) {
+pub fn read_planes<const BITS: usize, const WIDTH: usize, const AT: usize>(stored: &[u8], quants: &mut [u8]) {
     let mask = ((1u16 << BITS) - 1) as u8;
-    for (bytes, codes) in stored.chunks_exact(WIDTH).zip(codes.chunks_exact_mut(WIDTH * 8 / BITS)) {
-        for (run, codes) in codes.chunks_exact_mut(WIDTH).enumerate() {
-            for (code, byte) in codes.iter_mut().zip(bytes) {
+    for (bytes, quants) in stored.chunks_exact(WIDTH).zip(quants.chunks_exact_mut(WIDTH * 8 / BITS)) {
+        for (run, quants) in quants.chunks_exact_mut(WIDTH).enumerate() {
+            for (quant, byte) in quants.iter_mut().zip(bytes) {
                 let part = ((byte >> (run * BITS)) & mask) << AT;
-                *code = if AT == 0 { part } else { *code | part };
+                *quant = if AT == 0 { part } else { *quant | part };
             }
         }
     }
 }
 
-/// Writes the `BITS` bits at bit `AT` of the codes as planes: the inverse of [`read_planes`].
+/// Writes the `BITS` bits at bit `AT` of the quants as planes: the inverse of [`read_planes`].
 #[inline(always)]
-pub fn write_planes<const BITS: usize, const WIDTH: usize, const AT: usize>(codes: &[u8], stored: &mut [u8]) {
+pub fn write_planes<const BITS: usize, const WIDTH: usize, const AT: usize>(quants: &[u8], stored: &mut [u8]) {
     let mask = ((1u16 << BITS) - 1) as u8;
-    for (bytes, codes) in stored.chunks_exact_mut(WIDTH).zip(codes.chunks_exact(WIDTH * 8 / BITS)) {
+    for (bytes, quants) in stored.chunks_exact_mut(WIDTH).zip(quants.chunks_exact(WIDTH * 8 / BITS)) {
         bytes.fill(0);
-        for (run, codes) in codes.chunks_exact(WIDTH).enumerate() {
-            for (code, byte) in codes.iter().zip(bytes.iter_mut()) {
-                *byte |= ((code >> AT) & mask) << (run * BITS);
+        for (run, quants) in quants.chunks_exact(WIDTH).enumerate() {
+            for (quant, byte) in quants.iter().zip(bytes.iter_mut()) {
+                *byte |= ((quant >> AT) & mask) << (run * BITS);
             }
         }
     }
 }
 
-/// The f16 at byte `at`, widened.
+/// The f16 at byte `at`, converted.
 #[inline(always)]
 pub fn read_f16(stored: &[u8], at: usize) -> f32 {
     f16::from_le_bytes([stored[at], stored[at + 1]]).to_f32()
@@ -46,10 +46,10 @@ pub fn write_f16(stored: &mut [u8], at: usize, value: f32) {
     stored[at..at + 2].copy_from_slice(&f16::from_f32(value).to_le_bytes());
 }
 
-/// Reads the 12 bytes of eight 6-bit scales and eight 6-bit offset scales (Q4_K, Q5_K).
+/// Reads the 12 bytes of eight 6-bit scales and eight 6-bit min scales (Q4_K, Q5_K).
 ///
-/// Byte `i < 4` holds scale `i`, byte `4 + i` offset `i`, in 6 bits. Byte `8 + i` holds the low 4 bits of scale `4 + i`
-/// (low nibble) and of offset `4 + i` (high nibble); their upper 2 bits fill bytes `i` and `4 + i`.
+/// Byte `i < 4` holds scale `i`, byte `4 + i` min `i`, in 6 bits. Byte `8 + i` holds the low 4 bits of scale `4 + i`
+/// (low nibble) and of min `4 + i` (high nibble); their upper 2 bits fill bytes `i` and `4 + i`.
 #[inline(always)]
 pub fn read_scale_pairs(stored: &[u8], sc: &mut [i8], mc: &mut [u8]) {
     for i in 0..4 {

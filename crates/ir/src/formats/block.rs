@@ -1,12 +1,12 @@
-//! What a format says of one block: integer codes, scales and offsets, and the one formula that makes values of them.
+//! What a format says of one block: integer quants, scales and mins, and the one formula that makes values of them.
 
 /// Largest block of any format, in elements.
 pub const MAX_BLOCK: usize = 256;
 /// Largest number of scale groups in one block.
 pub const MAX_GROUPS: usize = 16;
 
-/// How the codes of a format become numbers: `value = (d * sc[g]) * number(code) + off`, where
-/// `number(code) = table[code]` if there is a table, else `code - zero`; and `off` follows [`Offset`].
+/// How the quants of a format become numbers: `value = (d * sc[g]) * number(quant) + off`, where
+/// `number(quant) = table[quant]` if there is a table, else `quant - zero`; and `off` follows [`GroupMin`].
 /// All arithmetic is in f32, in exactly this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSpec {
@@ -16,21 +16,21 @@ pub struct BlockSpec {
     pub bytes: usize,
     /// Elements that share one scale: 16 or 32.
     pub group: usize,
-    /// Bits of a code: 2, 3, 4, 5, 6 or 8. Codes are unsigned.
+    /// Bits of a quant: 2, 3, 4, 5, 6 or 8. Quants are unsigned.
     pub bits: u32,
-    /// Subtracted from a code (0 where there is a table).
+    /// Subtracted from a quant (0 where there is a table).
     pub zero: i32,
-    /// Where the offset of a group comes from.
-    pub offset: Offset,
-    /// Non-linear code book (IQ4): 16 signed bytes.
+    /// Where the min of a group comes from.
+    pub min: GroupMin,
+    /// Non-linear codebook (IQ4): 16 signed bytes.
     pub table: Option<&'static [i8; 16]>,
     /// True if the block carries integer sub-scales (`sc`, `m`); false if every `sc` is 1.
     pub sub_scales: bool,
 }
 
-/// Where the offset of a group comes from.
+/// Where the min of a group comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Offset {
+pub enum GroupMin {
     /// There is none.
     None,
     /// `off = m`: one f16 per block (Q4_1, Q5_1), in [`Unpacked::m`].
@@ -42,21 +42,21 @@ pub enum Offset {
 /// One block, taken apart.
 #[derive(Clone, Debug)]
 pub struct Unpacked {
-    /// Unsigned codes, `block` of them, in the order of the elements.
-    pub codes: [u8; MAX_BLOCK],
-    /// Scale of the block (an f16 in the file, widened).
+    /// Unsigned quants, `block` of them, in the order of the elements.
+    pub quants: [u8; MAX_BLOCK],
+    /// Scale of the block (an f16 in the file, converted).
     pub d: f32,
-    /// Offset of the block (an f16 in the file, widened; 0 where there is none).
+    /// Min of the block (an f16 in the file, converted; 0 where there is none).
     pub m: f32,
     /// Integer sub-scale of each group (1 where the format has none).
     pub sc: [i8; MAX_GROUPS],
-    /// Integer offset scale of each group ([`Offset::Scaled`] only).
+    /// Integer min scale of each group ([`GroupMin::Scaled`] only).
     pub mc: [u8; MAX_GROUPS],
 }
 
 impl Default for Unpacked {
     fn default() -> Self {
-        Unpacked { codes: [0; MAX_BLOCK], d: 0.0, m: 0.0, sc: [1; MAX_GROUPS], mc: [0; MAX_GROUPS] }
+        Unpacked { quants: [0; MAX_BLOCK], d: 0.0, m: 0.0, sc: [1; MAX_GROUPS], mc: [0; MAX_GROUPS] }
     }
 }
 
@@ -64,27 +64,27 @@ impl BlockSpec {
     /// The values of a block taken apart: the formula at [`BlockSpec`], the only one there is. `out` gets the first
     /// `block` values (fewer if it is shorter).
     ///
-    /// Where there is no offset nothing is added, so that a product of -0.0 stays -0.0.
+    /// Where there is no min nothing is added, so that a product of -0.0 stays -0.0.
     #[inline(always)]
     pub fn values(&self, u: &Unpacked, out: &mut [f32]) {
-        let codes = u.codes[..self.block.min(MAX_BLOCK)].chunks_exact(self.group);
-        for (g, (codes, out)) in codes.zip(out.chunks_mut(self.group)).enumerate() {
+        let quants = u.quants[..self.block.min(MAX_BLOCK)].chunks_exact(self.group);
+        for (g, (quants, out)) in quants.zip(out.chunks_mut(self.group)).enumerate() {
             let scale = u.d * f32::from(u.sc[g]);
-            let offset = match self.offset {
-                Offset::None => None,
-                Offset::Plain => Some(u.m),
-                Offset::Scaled => Some(-(u.m * f32::from(u.mc[g]))),
+            let min = match self.min {
+                GroupMin::None => None,
+                GroupMin::Plain => Some(u.m),
+                GroupMin::Scaled => Some(-(u.m * f32::from(u.mc[g]))),
             };
-            let product = |code: u8| {
+            let product = |quant: u8| {
                 let number = match self.table {
-                    Some(table) => i32::from(table[usize::from(code & 15)]),
-                    None => i32::from(code) - self.zero,
+                    Some(table) => i32::from(table[usize::from(quant & 15)]),
+                    None => i32::from(quant) - self.zero,
                 };
                 scale * number as f32
             };
-            match offset {
-                None => out.iter_mut().zip(codes).for_each(|(out, &code)| *out = product(code)),
-                Some(offset) => out.iter_mut().zip(codes).for_each(|(out, &code)| *out = product(code) + offset),
+            match min {
+                None => out.iter_mut().zip(quants).for_each(|(out, &quant)| *out = product(quant)),
+                Some(min) => out.iter_mut().zip(quants).for_each(|(out, &quant)| *out = product(quant) + min),
             }
         }
     }
@@ -103,15 +103,15 @@ pub trait FormatDef: Sync {
     fn block(&self) -> usize;
     /// Bytes of a stored block.
     fn block_bytes(&self) -> usize;
-    /// The meaning of the codes; `None` for the float formats, which have no codes.
+    /// The meaning of the quants; `None` for the float formats, which have no quants.
     fn spec(&self) -> Option<BlockSpec>;
-    /// Takes one stored block apart. Sets every field, codes and groups as far as the block has them; where the format
+    /// Takes one stored block apart. Sets every field, quants and groups as far as the block has them; where the format
     /// has no such field, to the neutral value (1 for `sc`, 0 for `m` and `mc`). Does nothing for the float formats.
     fn unpack(&self, block: &[u8], out: &mut Unpacked);
     /// Puts one block together again, the exact inverse of [`FormatDef::unpack`] (a NaN scale stays a NaN).
     /// `d` and `m` are rounded to f16. Does nothing for the float formats.
     fn pack(&self, parts: &Unpacked, block: &mut [u8]);
-    /// Values of whole stored blocks: [`BlockSpec::values`] of every unpacked block, or the floats widened.
+    /// Values of whole stored blocks: [`BlockSpec::values`] of every unpacked block, or the floats converted.
     fn dequantize(&self, stored: &[u8], out: &mut [f32]);
     /// Rounds whole blocks of `x` to the format. Finite input only: an infinity or a NaN gives some valid block, not
     /// a useful one (the float formats keep both).
@@ -124,13 +124,13 @@ pub trait BlockFormat: Sync {
     const NAME: &'static str;
     /// Number of the type in a GGUF file.
     const GGML: u32;
-    /// Sizes of a block and the meaning of its codes.
+    /// Sizes of a block and the meaning of its quants.
     const SPEC: BlockSpec;
     /// See [`FormatDef::unpack`].
     fn unpack(block: &[u8], out: &mut Unpacked);
     /// See [`FormatDef::pack`].
     fn pack(parts: &Unpacked, block: &mut [u8]);
-    /// Chooses scales (already rounded as they will be stored) and codes for one block of values.
+    /// Chooses scales (already rounded as they will be stored) and quants for one block of values.
     fn fit(x: &[f32], out: &mut Unpacked);
 }
 

@@ -62,7 +62,7 @@ pub fn quantize(dtype: DType, x: &[f32], out: &mut [u8]) -> Result<(), FormatErr
     Ok(())
 }
 
-/// Elements converted at a time: a multiple of every block, small enough to stay in the first-level cache.
+/// Elements converted at a time: a multiple of every block, small enough to stay in L1.
 const CHUNK: usize = 1024;
 
 /// Stored blocks of one or more rows, from `src` to `dst`, through f32 and without a row-sized buffer. Equal formats

@@ -1,9 +1,9 @@
-//! Choosing scales and codes for a block of values.
+//! Choosing scales and quants for a block of values.
 //!
 //! Two families. The *plain* rules take the range of a block and round; they give the bits that the `gguf` package
-//! gives. The *searched* rules try several scales for each group, solve the least-squares problem for the codes each
+//! gives. The *searched* rules try several scales for each group, solve the least-squares problem for the quants each
 //! of them yields, and keep the scale with the smallest squared error; then scales are rounded to the sub-scales
-//! of the block and the codes are chosen again for the scales that will really be stored.
+//! of the block and the quants are chosen again for the scales that will really be stored.
 
 use super::block::{BlockSpec, MAX_GROUPS, Unpacked};
 use half::f16;
@@ -47,35 +47,35 @@ fn extreme(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |best: f32, &x| if x.abs() > best.abs() { x } else { best })
 }
 
-/// No scales and offsets but the block's own, and none yet.
+/// No scales and mins but the block's own, and none yet.
 fn reset(out: &mut Unpacked) {
     (out.d, out.m) = (0.0, 0.0);
     out.sc = [1; MAX_GROUPS];
     out.mc = [0; MAX_GROUPS];
 }
 
-/// Plain, without offset (Q4_0, Q5_0): the extreme value gets code 0, which stands for `-zero`.
+/// Plain, without min (Q4_0, Q5_0): the extreme value gets quant 0, which stands for `-zero`.
 pub fn plain_signed(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
     reset(out);
     let zero = spec.zero as f32;
     let d = extreme(x) / -zero;
     let scale = inverse(d);
-    for (code, x) in out.codes.iter_mut().zip(x) {
-        *code = (x * scale + (zero + 0.5)).min(2.0 * zero - 1.0) as u8;
+    for (quant, x) in out.quants.iter_mut().zip(x) {
+        *quant = (x * scale + (zero + 0.5)).min(2.0 * zero - 1.0) as u8;
     }
     out.d = half(d);
 }
 
-/// Plain, with offset (Q4_1, Q5_1): the smallest value gets code 0, the largest the highest code.
-pub fn plain_offset(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
+/// Plain, with min (Q4_1, Q5_1): the smallest value gets quant 0, the largest the highest quant.
+pub fn plain_min(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
     reset(out);
     let top = ((1u32 << spec.bits) - 1) as f32;
     let low = x.iter().copied().fold(f32::INFINITY, |a, b| if b < a { b } else { a });
     let high = x.iter().copied().fold(f32::NEG_INFINITY, |a, b| if b > a { b } else { a });
     let d = (high - low) / top;
     let scale = inverse(d);
-    for (code, x) in out.codes.iter_mut().zip(x) {
-        *code = ((x - low) * scale + 0.5).min(top) as u8;
+    for (quant, x) in out.quants.iter_mut().zip(x) {
+        *quant = ((x - low) * scale + 0.5).min(top) as u8;
     }
     (out.d, out.m) = (half(d), half(low));
 }
@@ -90,27 +90,27 @@ pub fn plain_bytes(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
     let d = largest.iter().copied().fold(0.0, f32::max) / 127.0;
     let scale = inverse(d);
     let zero = spec.zero as f32;
-    for (code, x) in out.codes.iter_mut().zip(x) {
+    for (quant, x) in out.quants.iter_mut().zip(x) {
         let y = x * scale;
         let even = nearest(y, -127.0, 127.0);
         let rest = y - even;
         // Ties that went to the even number nearer to zero go back.
         let up = if rest == 0.5 && y > 0.0 { 1.0 } else { 0.0 };
         let down = if rest == -0.5 && y < 0.0 { 1.0 } else { 0.0 };
-        *code = low_bits(even + zero + up - down) as u8;
+        *quant = low_bits(even + zero + up - down) as u8;
     }
     out.d = half(d);
 }
 
-/// How values scaled to code units become numbers, for the searched rules without offset.
+/// How values scaled to quant units become numbers, for the searched rules without min.
 #[derive(Clone, Copy)]
-pub enum Codes {
+pub enum Quants {
     /// Integers from `-zero` to `zero - 1`.
     Even {
-        /// The code of 0.
+        /// The quant of 0.
         zero: f32,
     },
-    /// Entries of a code book, found by half-unit steps from -128 (see [`nearest_entries`]).
+    /// Entries of a codebook, found by half-unit steps from -128 (see [`nearest_entries`]).
     Book {
         /// The book: ascending.
         table: &'static [i8; 16],
@@ -119,22 +119,22 @@ pub enum Codes {
     },
 }
 
-impl Codes {
-    /// The code for a value in code units.
+impl Quants {
+    /// The quant for a value in quant units.
     #[inline(always)]
-    fn code(self, y: f32) -> u8 {
+    fn quant(self, y: f32) -> u8 {
         match self {
-            Codes::Even { zero } => (nearest(y, -zero, zero - 1.0) + zero) as u8,
-            Codes::Book { nearest, .. } => nearest[half_unit(y)],
+            Quants::Even { zero } => (nearest(y, -zero, zero - 1.0) + zero) as u8,
+            Quants::Book { nearest, .. } => nearest[half_unit(y)],
         }
     }
 
-    /// What the extreme value of a group may become, in code units: around both ends of the numbers, up to nearly a
+    /// What the extreme value of a group may become, in quant units: around both ends of the numbers, up to nearly a
     /// step outside and inside.
     fn targets(self) -> [f32; 12] {
         let (low, high, step) = match self {
-            Codes::Even { zero } => (-zero, zero - 1.0, 0.3),
-            Codes::Book { table, .. } => (f32::from(table[0]), f32::from(table[15]), 5.0),
+            Quants::Even { zero } => (-zero, zero - 1.0, 0.3),
+            Quants::Book { table, .. } => (f32::from(table[0]), f32::from(table[15]), 5.0),
         };
         std::array::from_fn(|i| {
             let (end, i) = if i < 7 { (low, i as f32 - 3.0) } else { (high, i as f32 - 9.0) };
@@ -150,17 +150,17 @@ fn half_unit(y: f32) -> usize {
     usize::from(low_bits(y.clamp(-128.0, 127.5) * 2.0 + 255.5) & 511)
 }
 
-/// For each half unit from -128: the code of the nearest entry of an ascending code book. Exact, because the middle
+/// For each half unit from -128: the quant of the nearest entry of an ascending codebook. Exact, because the middle
 /// between two entries is a multiple of half a unit.
 pub const fn nearest_entries(table: &[i8; 16]) -> [u8; 512] {
     let mut out = [0; 512];
-    let (mut i, mut code) = (0, 0);
+    let (mut i, mut quant) = (0, 0);
     while i < 512 {
         // Value i / 2 - 128; twice the middle of two entries is their sum.
-        while code < 15 && i as i32 - 256 >= table[code] as i32 + table[code + 1] as i32 {
-            code += 1;
+        while quant < 15 && i as i32 - 256 >= table[quant] as i32 + table[quant + 1] as i32 {
+            quant += 1;
         }
-        out[i] = code as u8;
+        out[i] = quant as u8;
         i += 1;
     }
     out
@@ -175,12 +175,12 @@ fn total(lanes: [f32; LANES]) -> f32 {
     lanes.iter().sum()
 }
 
-/// The scale with the smallest squared error for a group without offset.
-fn search_scale(codes: Codes, x: &[f32]) -> f32 {
-    match codes {
-        Codes::Even { zero } => search_scale_by(|y| nearest(y, -zero, zero - 1.0), codes.targets(), x),
-        Codes::Book { table, nearest } => {
-            search_scale_by(|y| f32::from(table[usize::from(nearest[half_unit(y)] & 15)]), codes.targets(), x)
+/// The scale with the smallest squared error for a group without min.
+fn search_scale(quants: Quants, x: &[f32]) -> f32 {
+    match quants {
+        Quants::Even { zero } => search_scale_by(|y| nearest(y, -zero, zero - 1.0), quants.targets(), x),
+        Quants::Book { table, nearest } => {
+            search_scale_by(|y| f32::from(table[usize::from(nearest[half_unit(y)] & 15)]), quants.targets(), x)
         }
     }
 }
@@ -217,37 +217,37 @@ fn search_scale_by(round: impl Fn(f32) -> f32, targets: [f32; 12], x: &[f32]) ->
     best
 }
 
-/// Searched, one scale for the block and no offset (IQ4_NL).
-pub fn searched(codes: Codes, x: &[f32], out: &mut Unpacked) {
+/// Searched, one scale for the block and no min (IQ4_NL).
+pub fn searched(quants: Quants, x: &[f32], out: &mut Unpacked) {
     reset(out);
-    out.d = finite_half(search_scale(codes, x));
+    out.d = finite_half(search_scale(quants, x));
     let scale = inverse(out.d);
-    for (code, x) in out.codes.iter_mut().zip(x) {
-        *code = codes.code(x * scale);
+    for (quant, x) in out.quants.iter_mut().zip(x) {
+        *quant = quants.quant(x * scale);
     }
 }
 
-/// Searched, signed sub-scales from `-limit` to `limit - 1` and no offset (Q3_K, Q6_K, IQ4_XS).
-pub fn searched_signed(spec: &BlockSpec, codes: Codes, limit: f32, x: &[f32], out: &mut Unpacked) {
+/// Searched, signed sub-scales from `-limit` to `limit - 1` and no min (Q3_K, Q6_K, IQ4_XS).
+pub fn searched_signed(spec: &BlockSpec, quants: Quants, limit: f32, x: &[f32], out: &mut Unpacked) {
     reset(out);
     let mut scales = [0f32; MAX_GROUPS];
     for (scale, x) in scales.iter_mut().zip(x.chunks_exact(spec.group)) {
-        *scale = search_scale(codes, x);
+        *scale = search_scale(quants, x);
     }
     // The largest scale gets `-limit`: the negative side has one step more.
     out.d = finite_half(extreme(&scales) / -limit);
     let steps = inverse(out.d);
-    for (g, (x, chosen)) in x.chunks_exact(spec.group).zip(out.codes.chunks_exact_mut(spec.group)).enumerate() {
+    for (g, (x, chosen)) in x.chunks_exact(spec.group).zip(out.quants.chunks_exact_mut(spec.group)).enumerate() {
         out.sc[g] = nearest(scales[g] * steps, -limit, limit - 1.0) as i8;
         let scale = inverse(out.d * f32::from(out.sc[g]));
-        for (code, x) in chosen.iter_mut().zip(x) {
-            *code = codes.code(x * scale);
+        for (quant, x) in chosen.iter_mut().zip(x) {
+            *quant = quants.quant(x * scale);
         }
     }
 }
 
-/// Scale and offset (both not negative; `x = scale * code - offset`) with the smallest squared error for a group.
-fn search_offset(top: f32, x: &[f32]) -> (f32, f32) {
+/// Scale and min (both not negative; `x = scale * quant - min`) with the smallest squared error for a group.
+fn search_min(top: f32, x: &[f32]) -> (f32, f32) {
     let low = x.iter().copied().fold(0.0, f32::min);
     let high = x.iter().copied().fold(low, f32::max);
     let range = high - low;
@@ -265,11 +265,11 @@ fn search_offset(top: f32, x: &[f32]) -> (f32, f32) {
         let (mut n, mut nn, mut y, mut yn) = ([0f32; LANES], [0f32; LANES], [0f32; LANES], [0f32; LANES]);
         for units in units {
             for (lane, &unit) in units.iter().enumerate() {
-                let code = nearest(unit * scale, 0.0, top);
-                n[lane] += code;
-                nn[lane] += code * code;
+                let quant = nearest(unit * scale, 0.0, top);
+                n[lane] += quant;
+                nn[lane] += quant * quant;
                 y[lane] += unit;
-                yn[lane] += unit * code;
+                yn[lane] += unit * quant;
             }
         }
         let (n, nn, y, yn) = (total(n), total(nn), total(y), total(yn));
@@ -277,11 +277,11 @@ fn search_offset(top: f32, x: &[f32]) -> (f32, f32) {
         if spread <= 0.0 {
             continue;
         }
-        // Least squares for `unit = a * code + b`.
+        // Least squares for `unit = a * quant + b`.
         let mut a = (count * yn - n * y) / spread;
         let mut b = (y - a * n) / count;
         if b > -low / range {
-            // The offset can only be subtracted: the best scale for none.
+            // The min can only be subtracted: the best scale for none.
             b = -low / range;
             a = (yn - b * n) / nn;
         }
@@ -300,24 +300,24 @@ fn search_offset(top: f32, x: &[f32]) -> (f32, f32) {
     best
 }
 
-/// Searched, unsigned sub-scales and offset scales from 0 to `limit` (Q2_K, Q4_K, Q5_K).
-pub fn searched_offset(spec: &BlockSpec, limit: f32, x: &[f32], out: &mut Unpacked) {
+/// Searched, unsigned sub-scales and min scales from 0 to `limit` (Q2_K, Q4_K, Q5_K).
+pub fn searched_min(spec: &BlockSpec, limit: f32, x: &[f32], out: &mut Unpacked) {
     reset(out);
     let top = ((1u32 << spec.bits) - 1) as f32;
     let mut pairs = [(0f32, 0f32); MAX_GROUPS];
     for (pair, x) in pairs.iter_mut().zip(x.chunks_exact(spec.group)) {
-        *pair = search_offset(top, x);
+        *pair = search_min(top, x);
     }
     out.d = finite_half(pairs.iter().fold(0.0, |a: f32, p| a.max(p.0)) / limit);
     out.m = finite_half(pairs.iter().fold(0.0, |a: f32, p| a.max(p.1)) / limit);
-    let (steps, offset_steps) = (inverse(out.d), inverse(out.m));
-    for (g, (x, chosen)) in x.chunks_exact(spec.group).zip(out.codes.chunks_exact_mut(spec.group)).enumerate() {
+    let (steps, min_steps) = (inverse(out.d), inverse(out.m));
+    for (g, (x, chosen)) in x.chunks_exact(spec.group).zip(out.quants.chunks_exact_mut(spec.group)).enumerate() {
         out.sc[g] = nearest(pairs[g].0 * steps, 0.0, limit) as i8;
-        out.mc[g] = nearest(pairs[g].1 * offset_steps, 0.0, limit) as u8;
+        out.mc[g] = nearest(pairs[g].1 * min_steps, 0.0, limit) as u8;
         let scale = inverse(out.d * f32::from(out.sc[g]));
-        let offset = out.m * f32::from(out.mc[g]);
-        for (code, x) in chosen.iter_mut().zip(x) {
-            *code = nearest((x + offset) * scale, 0.0, top) as u8;
+        let min = out.m * f32::from(out.mc[g]);
+        for (quant, x) in chosen.iter_mut().zip(x) {
+            *quant = nearest((x + min) * scale, 0.0, top) as u8;
         }
     }
 }

@@ -1,20 +1,20 @@
-//! The layout of quantized weights on GPUs: codes, scales and offsets of a whole matrix apart, each in a plane of its own,
-//! so that a thread loads 16 bytes of codes at once whatever the format, and kernels know two widths of code only.
+//! The layout of quantized weights on GPUs: quants, scales and mins of a whole matrix apart, each in a plane of its own,
+//! so that a thread loads 16 bytes of quants at once whatever the format, and kernels know two widths of quant only.
 //!
 //! A matrix `[rows, k]` is, each part beginning at a multiple of [`ALIGN`] bytes:
 //!
 //! | plane | bytes | holds |
 //! |---|---|---|
-//! | codes | `rows · k · bits / 8` | 4 bits: element `2j` in the low half of byte `j`, `2j + 1` in the high one, unsigned; 8 bits: signed, `zero` taken off and code books looked up |
+//! | quants | `rows · k · bits / 8` | 4 bits: element `2j` in the low half of byte `j`, `2j + 1` in the high one, unsigned; 8 bits: signed, `zero` taken off and codebooks looked up |
 //! | scales | `rows · k / group · 2` | f16, the product of the block's scale and the group's |
-//! | offsets | as scales | f16; only where the format has offsets |
+//! | mins | as scales | f16; only where the format has mins |
 //!
-//! `value = scale · (code − zero) + offset`. Where a format scales groups within a block, the product is rounded to f16:
+//! `value = scale · (quant − zero) + min`. Where a format scales groups within a block, the product is rounded to f16:
 //! an error of at most 2⁻¹¹ of the value, unlike the other formats, which stay what they are. Formats of 5 and 6 bits take
 //! 8 in exchange for one load and no shifts; formats of 2 and 3 bits take 4.
 
 use super::DType;
-use super::block::{MAX_GROUPS, Offset, Unpacked};
+use super::block::{GroupMin, MAX_GROUPS, Unpacked};
 use half::f16;
 
 /// Planes begin at multiples of this many bytes: what wgpu asks of an offset into a buffer.
@@ -23,14 +23,14 @@ pub const ALIGN: usize = 256;
 /// How a format lies in planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaneSpec {
-    /// Bits of a code: 4 or 8.
+    /// Bits of a quant: 4 or 8.
     pub bits: usize,
     /// Elements that share a scale: 16 or 32.
     pub group: usize,
-    /// Taken off a code of 4 bits; 0 for codes of 8 bits, which are signed.
+    /// Taken off a quant of 4 bits; 0 for quants of 8 bits, which are signed.
     pub zero: i32,
-    /// There is a plane of offsets.
-    pub offset: bool,
+    /// There is a plane of mins.
+    pub has_min: bool,
 }
 
 /// The planes of a format; none for the float formats, which stay as stored.
@@ -38,7 +38,7 @@ pub fn spec(dtype: DType) -> Option<PlaneSpec> {
     let s = dtype.spec()?;
     let bits = if s.bits <= 4 && s.table.is_none() { 4 } else { 8 };
     let zero = if bits == 4 { s.zero } else { 0 };
-    Some(PlaneSpec { bits, group: s.group, zero, offset: s.offset != Offset::None })
+    Some(PlaneSpec { bits, group: s.group, zero, has_min: s.min != GroupMin::None })
 }
 
 /// Where the planes of one matrix begin.
@@ -46,10 +46,10 @@ pub fn spec(dtype: DType) -> Option<PlaneSpec> {
 pub struct Planes {
     /// The form.
     pub spec: PlaneSpec,
-    /// Byte at which scales begin; codes begin at 0.
+    /// Byte at which scales begin; quants begin at 0.
     pub at_scales: usize,
-    /// Byte at which offsets begin (where there are none: the end).
-    pub at_offsets: usize,
+    /// Byte at which mins begin (where there are none: the end).
+    pub at_mins: usize,
     dtype: DType,
     k: usize,
     bytes: usize,
@@ -63,9 +63,9 @@ impl Planes {
         let n = rows.checked_mul(k)?;
         let at_scales = (n / 8).checked_mul(spec.bits)?.checked_next_multiple_of(ALIGN)?;
         let part = (n / spec.group).checked_mul(2)?.checked_next_multiple_of(ALIGN)?;
-        let at_offsets = at_scales.checked_add(part)?;
-        let bytes = if spec.offset { at_offsets.checked_add(part)? } else { at_offsets };
-        Some(Planes { spec, at_scales, at_offsets, dtype, k, bytes })
+        let at_mins = at_scales.checked_add(part)?;
+        let bytes = if spec.has_min { at_mins.checked_add(part)? } else { at_mins };
+        Some(Planes { spec, at_scales, at_mins, dtype, k, bytes })
     }
 
     /// Bytes in all.
@@ -73,35 +73,35 @@ impl Planes {
         self.bytes
     }
 
-    /// Bytes of one row in the plane of codes.
-    pub fn code_row(&self) -> usize {
+    /// Bytes of one row in the plane of quants.
+    pub fn quant_row(&self) -> usize {
         self.k / 8 * self.spec.bits
     }
 
-    /// Bytes of one row in the plane of scales, and in that of offsets.
+    /// Bytes of one row in the plane of scales, and in that of mins.
     pub fn scale_row(&self) -> usize {
         self.k / self.spec.group * 2
     }
 
-    /// Writes stored rows into their parts of the planes: `codes` and `scales` (and `offsets`, where there are any)
+    /// Writes stored rows into their parts of the planes: `quants` and `scales` (and `mins`, where there are any)
     /// begin at the first of these rows.
-    pub fn pack(&self, stored: &[u8], codes: &mut [u8], scales: &mut [u8], offsets: &mut [u8]) {
+    pub fn pack(&self, stored: &[u8], quants: &mut [u8], scales: &mut [u8], mins: &mut [u8]) {
         let Some(from) = self.dtype.spec() else { return };
         let mut u = Unpacked::default();
         let groups = from.block / from.group;
         let mut scale_at = 0;
-        let code_bytes = from.block / 8 * self.spec.bits;
-        for (block, out) in stored.chunks_exact(from.bytes).zip(codes.chunks_exact_mut(code_bytes)) {
+        let quant_bytes = from.block / 8 * self.spec.bits;
+        for (block, out) in stored.chunks_exact(from.bytes).zip(quants.chunks_exact_mut(quant_bytes)) {
             self.dtype.def().unpack(block, &mut u);
             if self.spec.bits == 4 {
-                for (byte, pair) in out.iter_mut().zip(u.codes.chunks_exact(2)) {
+                for (byte, pair) in out.iter_mut().zip(u.quants.chunks_exact(2)) {
                     *byte = pair[0] | pair[1] << 4;
                 }
             } else {
-                for (byte, &code) in out.iter_mut().zip(&u.codes) {
+                for (byte, &quant) in out.iter_mut().zip(&u.quants) {
                     *byte = match from.table {
-                        Some(table) => table[usize::from(code & 15)] as u8,
-                        None => (i32::from(code) - from.zero) as u8,
+                        Some(table) => table[usize::from(quant & 15)] as u8,
+                        None => (i32::from(quant) - from.zero) as u8,
                     };
                 }
             }
@@ -110,10 +110,10 @@ impl Planes {
                     plane[scale_at..scale_at + 2].copy_from_slice(&f16::from_f32(x).to_le_bytes());
                 };
                 put(scales, u.d * f32::from(u.sc[g]));
-                match from.offset {
-                    Offset::None => {}
-                    Offset::Plain => put(offsets, u.m),
-                    Offset::Scaled => put(offsets, -(u.m * f32::from(u.mc[g]))),
+                match from.min {
+                    GroupMin::None => {}
+                    GroupMin::Plain => put(mins, u.m),
+                    GroupMin::Scaled => put(mins, -(u.m * f32::from(u.mc[g]))),
                 }
                 scale_at += 2;
             }
@@ -123,9 +123,9 @@ impl Planes {
     /// Stored rows as planes.
     pub fn packed(&self, stored: &[u8]) -> Vec<u8> {
         let mut all = vec![0; self.bytes];
-        let (codes, rest) = all.split_at_mut(self.at_scales);
-        let (scales, offsets) = rest.split_at_mut(self.at_offsets - self.at_scales);
-        self.pack(stored, codes, scales, offsets);
+        let (quants, rest) = all.split_at_mut(self.at_scales);
+        let (scales, mins) = rest.split_at_mut(self.at_mins - self.at_scales);
+        self.pack(stored, quants, scales, mins);
         all
     }
 
@@ -134,12 +134,12 @@ impl Planes {
         let s = self.spec;
         let half = |at: usize, i: usize| f16::from_le_bytes([planes[at + 2 * i], planes[at + 2 * i + 1]]).to_f32();
         let value = |i: usize| {
-            let code = match s.bits {
+            let quant = match s.bits {
                 4 => i32::from(planes[i / 2] >> (4 * (i % 2)) & 15) - s.zero,
                 _ => i32::from(planes[i] as i8),
             };
-            let scaled = half(self.at_scales, i / s.group) * code as f32;
-            if s.offset { scaled + half(self.at_offsets, i / s.group) } else { scaled }
+            let scaled = half(self.at_scales, i / s.group) * quant as f32;
+            if s.has_min { scaled + half(self.at_mins, i / s.group) } else { scaled }
         };
         (0..rows * self.k).map(value).collect()
     }
@@ -160,7 +160,7 @@ mod tests {
             let mut want = vec![0.0; rows * k];
             dtype.def().dequantize(&stored, &mut want);
             let have = planes.values(&planes.packed(&stored), rows);
-            // Scale and offset of a group are each rounded to f16 where the format multiplies them up.
+            // Scale and min of a group are each rounded to f16 where the format multiplies them up.
             let exact = !dtype.spec().is_some_and(|s| s.sub_scales);
             let largest = want.iter().fold(0f32, |a, x| a.max(x.abs()));
             for (h, w) in have.iter().zip(&want) {
@@ -175,9 +175,6 @@ mod tests {
         assert!(Planes::new(DType::F16, 2, 64).is_none());
         assert!(Planes::new(DType::Q4_0, 2, 33).is_none());
         assert!(Planes::new(DType::Q4_0, usize::MAX, 64).is_none());
-        assert_eq!(
-            Planes::new(DType::Q4_0, 1, 32).map(|p| (p.at_scales, p.at_offsets, p.bytes())),
-            Some((256, 512, 512))
-        );
+        assert_eq!(Planes::new(DType::Q4_0, 1, 32).map(|p| (p.at_scales, p.at_mins, p.bytes())), Some((256, 512, 512)));
     }
 }

@@ -6,12 +6,12 @@
 //! | part | bytes | present |
 //! |---|---|---|
 //! | `d`, f16 a row | 32 | always |
-//! | `m`, f16 a row | 32 | unless [`Offset::None`] |
+//! | `m`, f16 a row | 32 | unless [`GroupMin::None`] |
 //! | `sc`, i8 a row, group after group | 16 × groups | with `sub_scales` |
-//! | `mc`, u8 a row, group after group | 16 × groups | with [`Offset::Scaled`] |
-//! | codes, *unit* after unit | 64 × `bits` × units | always |
+//! | `mc`, u8 a row, group after group | 16 × groups | with [`GroupMin::Scaled`] |
+//! | quants, *unit* after unit | 64 × `bits` × units | always |
 //!
-//! A *unit* is 32 columns. Its 32 × 16 codes form eight vectors `V0..V7` of 64 bytes, `Vj[row * 4 + i]` being the code
+//! A *unit* is 32 columns. Its 32 × 16 quants form eight vectors `V0..V7` of 64 bytes, `Vj[row * 4 + i]` being the quant
 //! of column `4j + i`: one dot-product instruction with a broadcast activation dword takes 4 columns of 16 rows.
 //! The eight vectors are stored without a wasted bit, in planes of 64 bytes that keep the byte lane:
 //!
@@ -26,20 +26,20 @@
 //!
 //! Rows beyond the matrix have `d = m = 0`, so they give zero.
 
-use super::block::{BlockSpec, MAX_BLOCK, MAX_GROUPS, Offset, Unpacked};
+use super::block::{BlockSpec, GroupMin, MAX_BLOCK, MAX_GROUPS, Unpacked};
 use half::f16;
 
 /// Rows in a tile.
 pub const TILE_ROWS: usize = 16;
 /// Columns in a unit, the step of the kernels; also the columns that share an activation scale.
 pub const UNIT: usize = 32;
-/// Bytes of one vector: 16 rows × 4 columns of codes.
+/// Bytes of one vector: 16 rows × 4 columns of quants.
 pub(crate) const VEC: usize = 64;
 
 /// The eight vectors of a unit.
 pub(crate) type Vectors = [[u8; VEC]; 8];
 
-/// How the codes of a unit are put into planes.
+/// How the quants of a unit are put into planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     /// Two pair planes.
@@ -54,7 +54,7 @@ pub(crate) enum Packing {
     Bits6,
     /// Eight byte planes.
     Bits8,
-    /// As [`Packing::Bits4`]; the kernel looks the code up in the table.
+    /// As [`Packing::Bits4`]; the kernel looks the quant up in the table.
     Table,
 }
 
@@ -70,7 +70,7 @@ pub struct TileLayout {
     at_m: usize,
     at_sc: usize,
     at_mc: usize,
-    at_codes: usize,
+    at_quants: usize,
     unit_bytes: usize,
 }
 
@@ -103,14 +103,26 @@ impl TileLayout {
         let groups = spec.block / spec.group;
         let lanes = TILE_ROWS;
         let at_m = 2 * lanes;
-        let at_sc = at_m + if spec.offset == Offset::None { 0 } else { 2 * lanes };
+        let at_sc = at_m + if spec.min == GroupMin::None { 0 } else { 2 * lanes };
         let at_mc = at_sc + if spec.sub_scales { groups * lanes } else { 0 };
-        let at_codes = at_mc + if spec.offset == Offset::Scaled { groups * lanes } else { 0 };
+        let at_quants = at_mc + if spec.min == GroupMin::Scaled { groups * lanes } else { 0 };
         let unit_bytes = VEC * spec.bits as usize;
-        let panel_bytes = at_codes + spec.block / UNIT * unit_bytes;
+        let panel_bytes = at_quants + spec.block / UNIT * unit_bytes;
         let panels = k / spec.block;
         let tile_bytes = panels.checked_mul(panel_bytes)?.checked_next_multiple_of(VEC)?;
-        Some(TileLayout { spec, k, packing, panels, panel_bytes, tile_bytes, at_m, at_sc, at_mc, at_codes, unit_bytes })
+        Some(TileLayout {
+            spec,
+            k,
+            packing,
+            panels,
+            panel_bytes,
+            tile_bytes,
+            at_m,
+            at_sc,
+            at_mc,
+            at_quants,
+            unit_bytes,
+        })
     }
 
     /// The format of the weights.
@@ -162,11 +174,11 @@ impl TileLayout {
     pub(crate) fn at_mc(&self) -> usize {
         self.at_mc
     }
-    pub(crate) fn at_codes(&self) -> usize {
-        self.at_codes
+    pub(crate) fn at_quants(&self) -> usize {
+        self.at_quants
     }
 
-    /// Fills one tile from up to 16 stored rows. `unpack` takes one stored block apart; only codes that fit the
+    /// Fills one tile from up to 16 stored rows. `unpack` takes one stored block apart; only quants that fit the
     /// format's bits are kept. Missing rows become zero.
     ///
     /// # Panics
@@ -183,14 +195,14 @@ impl TileLayout {
         let (panels, padding) = out.split_at_mut(self.panels * self.panel_bytes);
         padding.fill(0);
         for (p, panel) in panels.chunks_exact_mut(self.panel_bytes).enumerate() {
-            let (head, codes) = panel.split_at_mut(self.at_codes);
+            let (head, quants) = panel.split_at_mut(self.at_quants);
             if rows.len() < TILE_ROWS {
                 head.fill(0);
             }
             for (r, row) in rows.iter().enumerate() {
                 unpack(&row[p * self.spec.bytes..][..self.spec.bytes], &mut block);
                 head[2 * r..2 * r + 2].copy_from_slice(&f16::from_f32(block.d).to_le_bytes());
-                if self.spec.offset != Offset::None {
+                if self.spec.min != GroupMin::None {
                     head[self.at_m + 2 * r..][..2].copy_from_slice(&f16::from_f32(block.m).to_le_bytes());
                 }
                 if self.spec.sub_scales {
@@ -198,16 +210,16 @@ impl TileLayout {
                         head[self.at_sc + g * TILE_ROWS + r] = *sc as u8;
                     }
                 }
-                if self.spec.offset == Offset::Scaled {
+                if self.spec.min == GroupMin::Scaled {
                     for (g, mc) in block.mc[..groups].iter().enumerate() {
                         head[self.at_mc + g * TILE_ROWS + r] = *mc;
                     }
                 }
-                for (four, vec) in block.codes[..self.spec.block].chunks_exact(4).zip(stage.as_flattened_mut()) {
+                for (four, vec) in block.quants[..self.spec.block].chunks_exact(4).zip(stage.as_flattened_mut()) {
                     vec[4 * r..4 * r + 4].copy_from_slice(four);
                 }
             }
-            for (unit, planes) in stage.iter().zip(codes.chunks_exact_mut(self.unit_bytes)) {
+            for (unit, planes) in stage.iter().zip(quants.chunks_exact_mut(self.unit_bytes)) {
                 self.pack_unit(unit, planes);
             }
         }
@@ -237,7 +249,7 @@ impl TileLayout {
         }
     }
 
-    /// Planes back to eight vectors of codes in plain loops: the definition the kernels are tested against.
+    /// Planes back to eight vectors of quants in plain loops: the definition the kernels are tested against.
     #[inline(always)]
     pub(crate) fn unpack_unit(&self, planes: &[u8], v: &mut Vectors) {
         let planes = &planes[..self.unit_bytes];
@@ -276,29 +288,31 @@ impl TileLayout {
         for (panel, out) in tile.chunks_exact(self.panel_bytes).zip(out.chunks_exact_mut(self.spec.block)) {
             let d = half_at(panel, 0);
             let mut scale = [d; MAX_GROUPS];
-            let mut offset = [0.0f32; MAX_GROUPS];
+            let mut min = [0.0f32; MAX_GROUPS];
             for g in 0..groups {
                 if self.spec.sub_scales {
                     scale[g] = d * f32::from(panel[self.at_sc + g * TILE_ROWS + row] as i8);
                 }
-                offset[g] = match self.spec.offset {
-                    Offset::None => 0.0,
-                    Offset::Plain => half_at(panel, self.at_m),
-                    Offset::Scaled => -(half_at(panel, self.at_m) * f32::from(panel[self.at_mc + g * TILE_ROWS + row])),
+                min[g] = match self.spec.min {
+                    GroupMin::None => 0.0,
+                    GroupMin::Plain => half_at(panel, self.at_m),
+                    GroupMin::Scaled => {
+                        -(half_at(panel, self.at_m) * f32::from(panel[self.at_mc + g * TILE_ROWS + row]))
+                    }
                 };
             }
             for (u, out) in out.chunks_exact_mut(UNIT).enumerate() {
-                self.unpack_unit(&panel[self.at_codes + u * self.unit_bytes..], &mut v);
+                self.unpack_unit(&panel[self.at_quants + u * self.unit_bytes..], &mut v);
                 for (c, out) in out.iter_mut().enumerate() {
-                    let code = v[c / 4][row * 4 + c % 4];
+                    let quant = v[c / 4][row * 4 + c % 4];
                     let number = match self.spec.table {
-                        Some(table) => i32::from(table[usize::from(code & 15)]),
-                        None => i32::from(code) - self.spec.zero,
+                        Some(table) => i32::from(table[usize::from(quant & 15)]),
+                        None => i32::from(quant) - self.spec.zero,
                     };
                     let g = (u * UNIT + c) / self.spec.group;
                     let value = scale[g] * number as f32;
-                    // Without an offset nothing is added: adding 0 would turn -0 into 0.
-                    *out = if self.spec.offset == Offset::None { value } else { value + offset[g] };
+                    // Without a min nothing is added: adding 0 would turn -0 into 0.
+                    *out = if self.spec.min == GroupMin::None { value } else { value + min[g] };
                 }
             }
         }

@@ -12,7 +12,7 @@ use crate::target::Target;
 impl Plan {
     /// Waits between dispatches, in one tick that is one pass.
     pub fn barriers(&self) -> u64 {
-        if !matches!(self.setting.target, Target::Wgsl(_)) {
+        if !matches!(self.ctx.target, Target::Wgsl(_)) {
             return self.dispatches.len() as u64;
         }
         let mut used: Vec<(BufRef, bool)> = vec![];

@@ -36,7 +36,7 @@ pub struct DotRows<'a> {
     pub row_bytes: usize,
     /// Rows of weights.
     pub n_rows: usize,
-    /// Numbers in a row.
+    /// Elements in a row.
     pub k: usize,
     /// The activations: `n_tokens` rows, `act_stride` apart, `k` numbers each.
     pub acts: &'a [f32],
@@ -72,9 +72,9 @@ pub struct Mix<'a> {
 trait Elem {
     /// Bytes of a number.
     const BYTES: usize;
-    /// `L::N` numbers, widened.
+    /// `L::N` numbers, converted.
     unsafe fn load<L: Lanes>(p: *const u8) -> L::V;
-    /// `n < L::N` numbers, widened, the rest 0.
+    /// `n < L::N` numbers, converted, the rest 0.
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V;
 }
 
@@ -116,7 +116,7 @@ impl Elem for F16 {
     }
     #[inline(always)]
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V {
-        // SAFETY: passed on; the copy holds 16 numbers, as many as any vector.
+        // SAFETY: passed on; the copy holds 16 elements, as many as any vector.
         unsafe { L::load_f16(part16(p, n).as_ptr()) }
     }
 }
@@ -130,7 +130,7 @@ impl Elem for Bf16 {
     }
     #[inline(always)]
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V {
-        // SAFETY: passed on; the copy holds 16 numbers, as many as any vector.
+        // SAFETY: passed on; the copy holds 16 elements, as many as any vector.
         unsafe { L::load_bf16(part16(p, n).as_ptr()) }
     }
 }
@@ -534,7 +534,7 @@ pub(super) unsafe fn transpose<L: Lanes>(
     with_elem!(kind, transpose_of::<L>(rows.as_ptr(), n, dim, out, out_stride))
 }
 
-/// 16 rows × one vector of columns at a time, through a square that stays in the first-level cache.
+/// 16 rows × one vector of columns at a time, through a square that stays in L1.
 #[inline(always)]
 unsafe fn transpose_of<L: Lanes, E: Elem>(rows: *const u8, n: usize, dim: usize, out: &mut [f32], out_stride: usize) {
     let mut square = [[0.0f32; 16]; 16];

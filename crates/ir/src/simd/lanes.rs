@@ -25,9 +25,9 @@ pub(super) trait Lanes: Copy {
     unsafe fn store(p: *mut f32, v: Self::V);
     /// Writes the first `n < N` lanes.
     unsafe fn store_part(p: *mut f32, v: Self::V, n: usize);
-    /// `N` IEEE halves, widened.
+    /// `N` IEEE halves, converted.
     unsafe fn load_f16(p: *const u16) -> Self::V;
-    /// `N` bfloat16, widened.
+    /// `N` bfloat16, converted.
     unsafe fn load_bf16(p: *const u16) -> Self::V;
     /// Writes `N` numbers as IEEE halves, ties to even.
     unsafe fn store_f16(p: *mut u16, v: Self::V);
@@ -37,7 +37,7 @@ pub(super) trait Lanes: Copy {
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// Sum of the lanes.
     unsafe fn sum(v: Self::V) -> f32;
-    /// Asks for the cache line at `p` in the second-level cache. Any address will do.
+    /// Asks for the cache line at `p` in L2. Any address will do.
     unsafe fn prefetch(p: *const u8);
     /// Sums of four vectors.
     unsafe fn sum4(v: [Self::V; 4]) -> [f32; 4];
@@ -83,7 +83,7 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn load(p: *const f32) -> [f32; 4] {
-        // SAFETY: good for four numbers, see the trait.
+        // SAFETY: good for four elements, see the trait.
         unsafe { p.cast::<[f32; 4]>().read_unaligned() }
     }
     #[inline(always)]
@@ -97,7 +97,7 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn store(p: *mut f32, v: [f32; 4]) {
-        // SAFETY: good for four numbers, see the trait.
+        // SAFETY: good for four elements, see the trait.
         unsafe { p.cast::<[f32; 4]>().write_unaligned(v) }
     }
     #[inline(always)]
@@ -109,20 +109,20 @@ impl Lanes for Portable {
     }
     #[inline(always)]
     unsafe fn load_f16(p: *const u16) -> [f32; 4] {
-        // SAFETY: good for four numbers, see the trait.
+        // SAFETY: good for four elements, see the trait.
         let h = unsafe { p.cast::<[u16; 4]>().read_unaligned() };
         [f16_to_f32(h[0]), f16_to_f32(h[1]), f16_to_f32(h[2]), f16_to_f32(h[3])]
     }
     #[inline(always)]
     unsafe fn load_bf16(p: *const u16) -> [f32; 4] {
-        // SAFETY: good for four numbers, see the trait.
+        // SAFETY: good for four elements, see the trait.
         let h = unsafe { p.cast::<[u16; 4]>().read_unaligned() };
         [bf16_to_f32(h[0]), bf16_to_f32(h[1]), bf16_to_f32(h[2]), bf16_to_f32(h[3])]
     }
     #[inline(always)]
     unsafe fn store_f16(p: *mut u16, v: [f32; 4]) {
         let h = v.map(|x| half::f16::from_f32(x).to_bits());
-        // SAFETY: good for four numbers, see the trait.
+        // SAFETY: good for four elements, see the trait.
         unsafe { p.cast::<[u16; 4]>().write_unaligned(h) }
     }
     #[inline(always)]

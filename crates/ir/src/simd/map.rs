@@ -3,7 +3,7 @@
 //! `exp` splits `x = n ln 2 + r` with `|r| ≤ ln 2 / 2`, takes the Taylor polynomial of degree 7 (remainder below
 //! `6e-9`) and puts `n` into the exponent: relative error about 2 units in the last place.
 
-use super::lanes::{Lanes, bf16_to_f32 as widen_bf16, fma};
+use super::lanes::{Lanes, bf16_to_f32 as convert_bf16, fma};
 
 /// Adding and taking away `1.5 * 2^23` rounds to the nearest integer.
 const ROUND: f32 = 12_582_912.0;
@@ -260,6 +260,6 @@ pub(super) unsafe fn f16_to_f32<L: Lanes>(x: &[u16], out: &mut [f32]) {
 pub(super) unsafe fn bf16_to_f32(x: &[u16], out: &mut [f32]) {
     assert_eq!(x.len(), out.len(), "input and output differ in length");
     for (out, x) in out.iter_mut().zip(x) {
-        *out = widen_bf16(*x);
+        *out = convert_bf16(*x);
     }
 }

@@ -4,11 +4,11 @@
 //!
 //! | part | bytes |
 //! |---|---|
-//! | codes, i8 in −127..=127 | `k` |
+//! | quants, i8 in −127..=127 | `k` |
 //! | scale of each block of 32, f32: `d = max\|x\| / 127` | `k/32 * 4` |
-//! | sum of the codes of each 16, i32 | `k/16 * 4` |
+//! | sum of the quants of each 16, i32 | `k/16 * 4` |
 //!
-//! `x ≈ d * code`. The sums serve offsets and zero points, so that these cost a kernel no pass over the codes.
+//! `x ≈ d * quant`. The sums serve mins and zero points, so that these cost a kernel no pass over the quants.
 
 /// Columns that share a scale.
 pub const Q8_BLOCK: usize = 32;
@@ -62,7 +62,7 @@ impl<'a> Q8Rows<'a> {
     }
 
     /// Code of one column.
-    pub fn code(&self, row: usize, column: usize) -> i8 {
+    pub fn quant(&self, row: usize, column: usize) -> i8 {
         self.row(row)[..self.k][column] as i8
     }
 
@@ -72,15 +72,15 @@ impl<'a> Q8Rows<'a> {
         f32::from_le_bytes(word(&self.row(row)[at..]))
     }
 
-    /// Sum of the codes of sixteen columns.
+    /// Sum of the quants of sixteen columns.
     pub fn sum(&self, row: usize, sixteen: usize) -> i32 {
         let at = at_sums(self.k) + 4 * sixteen;
         i32::from_le_bytes(word(&self.row(row)[at..]))
     }
 
-    /// The value that code and scale stand for.
+    /// The value that quant and scale stand for.
     pub fn value(&self, row: usize, column: usize) -> f32 {
-        self.scale(row, column / Q8_BLOCK) * f32::from(self.code(row, column))
+        self.scale(row, column / Q8_BLOCK) * f32::from(self.quant(row, column))
     }
 }
 
@@ -104,16 +104,16 @@ pub(super) fn check_quantize(x: &[f32], out: &mut [u8]) {
     out[at_sums(k) + k / 16 * 4..].fill(0);
 }
 
-/// One row to 8 bits. A block that holds an infinity or NaN gets the scale NaN and codes 0, so that the fault shows
+/// One row to 8 bits. A block that holds an infinity or NaN gets the scale NaN and quants 0, so that the fault shows
 /// in every result it touches. Plain loops; integers and single roundings only, so the bits are equal everywhere.
 #[inline(always)]
 pub(super) unsafe fn quantize(x: &[f32], out: &mut [u8]) {
     check_quantize(x, out);
     let k = x.len();
-    let (codes, rest) = out.split_at_mut(at_scales(k));
+    let (quants, rest) = out.split_at_mut(at_scales(k));
     let (scales, sums) = rest.split_at_mut(at_sums(k) - at_scales(k));
-    let blocks = x.chunks_exact(32).zip(codes.chunks_exact_mut(32));
-    for ((x, codes), (scale, sums)) in blocks.zip(scales.chunks_exact_mut(4).zip(sums.chunks_exact_mut(8))) {
+    let blocks = x.chunks_exact(32).zip(quants.chunks_exact_mut(32));
+    for ((x, quants), (scale, sums)) in blocks.zip(scales.chunks_exact_mut(4).zip(sums.chunks_exact_mut(8))) {
         // Magnitudes compare as integers; NaN and infinity are above every finite one.
         let mut lanes = [0u32; 16];
         for i in 0..16 {
@@ -138,7 +138,7 @@ pub(super) unsafe fn quantize(x: &[f32], out: &mut [u8]) {
             q[i] = (rounded.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32);
         }
         if inverse == 0.0 {
-            // Infinity times 0 is NaN, whose bits are no code.
+            // Infinity times 0 is NaN, whose bits are no quant.
             q = [0; 32];
         }
         let mut sum = [0i32; 2];
@@ -147,7 +147,7 @@ pub(super) unsafe fn quantize(x: &[f32], out: &mut [u8]) {
             sum[1] += q[i + 16];
         }
         for i in 0..32 {
-            codes[i] = q[i] as i8 as u8;
+            quants[i] = q[i] as i8 as u8;
         }
         sums[..4].copy_from_slice(&sum[0].to_le_bytes());
         sums[4..].copy_from_slice(&sum[1].to_le_bytes());

@@ -29,7 +29,7 @@ pub(super) unsafe fn quantize(x: &[f32], out: &mut [u8]) {
                 (max / 127.0, 127.0 / max)
             };
             scales.add(b).write_unaligned(d);
-            // Infinity times 0 is NaN, which would become a code: a block without a scale is masked to zeros.
+            // Infinity times 0 is NaN, which would become a quant: a block without a scale is masked to zeros.
             let keep = if inverse == 0.0 { 0 } else { !0 };
             let inverse = _mm512_set1_ps(inverse);
             let q0 = _mm512_maskz_cvtps_epi32(keep, _mm512_mul_ps(x0, inverse));

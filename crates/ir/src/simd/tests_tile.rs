@@ -1,7 +1,7 @@
 //! Tiles on every instruction set against a reference in f64 over the unpacked blocks.
 
 use super::{Isa, Q8Rows, q8_row_bytes, simd};
-use crate::formats::block::{BlockSpec, Offset, Unpacked};
+use crate::formats::block::{BlockSpec, GroupMin, Unpacked};
 use crate::formats::tile::{TILE_ROWS, TileLayout};
 use half::f16;
 
@@ -10,8 +10,8 @@ const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38
 /// A stored block of these tests is a seed, from which `unpack` makes everything.
 const BYTES: usize = 8;
 
-fn spec(block: usize, group: usize, bits: u32, zero: i32, offset: Offset, sub_scales: bool) -> BlockSpec {
-    BlockSpec { block, bytes: BYTES, group, bits, zero, offset, table: None, sub_scales }
+fn spec(block: usize, group: usize, bits: u32, zero: i32, min: GroupMin, sub_scales: bool) -> BlockSpec {
+    BlockSpec { block, bytes: BYTES, group, bits, zero, min, table: None, sub_scales }
 }
 
 /// Every combination that a real format has.
@@ -21,18 +21,18 @@ fn specs() -> Vec<(&'static str, BlockSpec)> {
         spec
     };
     vec![
-        ("q4_0", spec(32, 32, 4, 8, Offset::None, false)),
-        ("q4_1", spec(32, 32, 4, 0, Offset::Plain, false)),
-        ("q5_0", spec(32, 32, 5, 16, Offset::None, false)),
-        ("q5_1", spec(32, 32, 5, 0, Offset::Plain, false)),
-        ("q8_0", spec(32, 32, 8, 128, Offset::None, false)),
-        ("q2_k", spec(256, 16, 2, 0, Offset::Scaled, true)),
-        ("q3_k", spec(256, 16, 3, 4, Offset::None, true)),
-        ("q4_k", spec(256, 32, 4, 0, Offset::Scaled, true)),
-        ("q5_k", spec(256, 32, 5, 0, Offset::Scaled, true)),
-        ("q6_k", spec(256, 16, 6, 32, Offset::None, true)),
-        ("iq4_nl", table(spec(32, 32, 4, 0, Offset::None, false))),
-        ("iq4_xs", table(spec(256, 32, 4, 0, Offset::None, true))),
+        ("q4_0", spec(32, 32, 4, 8, GroupMin::None, false)),
+        ("q4_1", spec(32, 32, 4, 0, GroupMin::Plain, false)),
+        ("q5_0", spec(32, 32, 5, 16, GroupMin::None, false)),
+        ("q5_1", spec(32, 32, 5, 0, GroupMin::Plain, false)),
+        ("q8_0", spec(32, 32, 8, 128, GroupMin::None, false)),
+        ("q2_k", spec(256, 16, 2, 0, GroupMin::Scaled, true)),
+        ("q3_k", spec(256, 16, 3, 4, GroupMin::None, true)),
+        ("q4_k", spec(256, 32, 4, 0, GroupMin::Scaled, true)),
+        ("q5_k", spec(256, 32, 5, 0, GroupMin::Scaled, true)),
+        ("q6_k", spec(256, 16, 6, 32, GroupMin::None, true)),
+        ("iq4_nl", table(spec(32, 32, 4, 0, GroupMin::None, false))),
+        ("iq4_xs", table(spec(256, 32, 4, 0, GroupMin::None, true))),
     ]
 }
 
@@ -51,20 +51,20 @@ impl Random {
     }
 }
 
-/// Codes over their whole range; one block in four has only the smallest and largest codes.
+/// Quants over their whole range; one block in four has only the smallest and largest quants.
 fn unpack(spec: &BlockSpec, bytes: &[u8], out: &mut Unpacked) {
     let mut random = Random(u64::from_le_bytes(bytes.try_into().unwrap()));
     let extreme = random.next().is_multiple_of(4);
     let most = (1u64 << spec.bits) - 1;
-    for code in &mut out.codes[..spec.block] {
+    for quant in &mut out.quants[..spec.block] {
         let x = random.next();
-        *code = if extreme { (x & 1) * most } else { x & most } as u8;
+        *quant = if extreme { (x & 1) * most } else { x & most } as u8;
     }
     out.d = f16::from_f32(random.unit() * 0.1).to_f32();
-    out.m = if spec.offset == Offset::None { 0.0 } else { f16::from_f32(random.unit()).to_f32() };
+    out.m = if spec.min == GroupMin::None { 0.0 } else { f16::from_f32(random.unit()).to_f32() };
     for g in 0..spec.block / spec.group {
         out.sc[g] = if spec.sub_scales { random.next() as i8 } else { 1 };
-        out.mc[g] = if spec.offset == Offset::Scaled { random.next() as u8 & 63 } else { 0 };
+        out.mc[g] = if spec.min == GroupMin::Scaled { random.next() as u8 & 63 } else { 0 };
     }
 }
 
@@ -94,8 +94,8 @@ impl Matrix {
         for bytes in row.chunks(BYTES) {
             unpack(&spec, bytes, &mut block);
             for c in 0..spec.block {
-                let code = block.codes[c];
-                let n = spec.table.map_or(i32::from(code) - spec.zero, |t| i32::from(t[usize::from(code)]));
+                let quant = block.quants[c];
+                let n = spec.table.map_or(i32::from(quant) - spec.zero, |t| i32::from(t[usize::from(quant)]));
                 out.push(number(&block, c / spec.group, n));
             }
         }
@@ -103,33 +103,33 @@ impl Matrix {
     }
 
     fn row_f32(&self, r: usize) -> Vec<f32> {
-        let offset = self.layout.spec().offset;
+        let min = self.layout.spec().min;
         self.reference(r, |b, g, n| {
             let value = (b.d * f32::from(b.sc[g])) * n as f32;
-            match offset {
-                Offset::None => value,
-                Offset::Plain => value + b.m,
-                Offset::Scaled => value + -(b.m * f32::from(b.mc[g])),
+            match min {
+                GroupMin::None => value,
+                GroupMin::Plain => value + b.m,
+                GroupMin::Scaled => value + -(b.m * f32::from(b.mc[g])),
             }
         })
     }
 
-    /// `(value without offset, offset)` in f64.
+    /// `(value without min, min)` in f64.
     fn row_f64(&self, r: usize) -> Vec<(f64, f64)> {
-        let offset = self.layout.spec().offset;
+        let min = self.layout.spec().min;
         self.reference(r, |b, g, n| {
             let value = f64::from(b.d) * f64::from(b.sc[g]) * f64::from(n);
-            let off = match offset {
-                Offset::None => 0.0,
-                Offset::Plain => f64::from(b.m),
-                Offset::Scaled => -f64::from(b.m) * f64::from(b.mc[g]),
+            let off = match min {
+                GroupMin::None => 0.0,
+                GroupMin::Plain => f64::from(b.m),
+                GroupMin::Scaled => -f64::from(b.m) * f64::from(b.mc[g]),
             };
             (value, off)
         })
     }
 }
 
-/// Every third token has only its largest magnitudes, so that codes are ±127.
+/// Every third token has only its largest magnitudes, so that quants are ±127.
 fn activations(k: usize, n: usize, seed: u64) -> Vec<f32> {
     let mut random = Random(seed);
     (0..n * k)
@@ -193,7 +193,7 @@ fn check(name: &str, spec: BlockSpec, k: usize, n: usize, rows: usize) {
                 let (mut want, mut size) = (0.0f64, 0.0f64);
                 if r < rows {
                     for (c, (value, off)) in values[r].iter().enumerate() {
-                        let a = f64::from(view.scale(t, c / 32)) * f64::from(view.code(t, c));
+                        let a = f64::from(view.scale(t, c / 32)) * f64::from(view.quant(t, c));
                         want += (value + off) * a;
                         size += (value * a).abs() + (off * a).abs();
                     }
@@ -221,9 +221,9 @@ fn integer_sums_are_exact_where_all_scales_are_one() {
         let layout = TileLayout::new(spec, k).unwrap();
         let one = |bytes: &[u8], out: &mut Unpacked| {
             unpack(&spec, bytes, out);
-            (out.d, out.m) = (1.0, if spec.offset == Offset::None { 0.0 } else { 1.0 });
+            (out.d, out.m) = (1.0, if spec.min == GroupMin::None { 0.0 } else { 1.0 });
             out.sc = [1; 16];
-            out.mc = if spec.offset == Offset::Scaled { [2; 16] } else { [0; 16] };
+            out.mc = if spec.min == GroupMin::Scaled { [2; 16] } else { [0; 16] };
         };
         let stored: Vec<u8> = (0..16 * k / spec.block).flat_map(|i| (i as u64).to_le_bytes()).collect();
         let rows: Vec<&[u8]> = stored.chunks(layout.stored_row_bytes()).collect();
@@ -263,7 +263,7 @@ fn quantized_activations_are_within_half_a_step() {
             assert!((view.value(t, c) - x[t * k + c]).abs() <= step * 0.5001);
         }
         for s in 0..k / 16 {
-            let sum: i32 = (0..16).map(|i| i32::from(view.code(t, 16 * s + i))).sum();
+            let sum: i32 = (0..16).map(|i| i32::from(view.quant(t, 16 * s + i))).sum();
             assert_eq!(view.sum(t, s), sum);
         }
     }

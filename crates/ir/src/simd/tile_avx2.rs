@@ -1,14 +1,14 @@
 //! Tiles with AVX2: `vpmaddubsw` multiplies 4 columns of 8 rows and adds neighbours in 16 bits, which saturate.
 //!
-//! Codes of up to 6 bits stay unsigned and as many products are added in 16 bits as can never overflow them. 8-bit
-//! codes and code books become signed numbers `w`; `|w| * sign(a, w)` is at most `2 * 128 * 127`, which fits.
-//! A chunk of 256 columns is taken apart once into the first-level cache, then up to four tokens pass at a time.
+//! Quants of up to 6 bits stay unsigned and as many products are added in 16 bits as can never overflow them. 8-bit
+//! quants and codebooks become signed numbers `w`; `|w| * sign(a, w)` is at most `2 * 128 * 127`, which fits.
+//! A chunk of 256 columns is taken apart once into L1, then up to four tokens pass at a time.
 //!
 //! 1: as here: Q4_0 with 512 tokens 94-125 GOPS, one token from memory 11-15 GB/s, which is still bound by
 //! instructions, not by the memory. (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 
 use super::tile_shared::{Act, CHUNK, Chunk, check, fill_unit, zero_point};
-use crate::formats::block::Offset;
+use crate::formats::block::GroupMin;
 use crate::formats::tile::{Packing, TileLayout, UNIT};
 use std::arch::x86_64::*;
 
@@ -28,11 +28,11 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
         }
         // SAFETY: the caller vouches for AVX2; the chunk's units exist in every row of activations.
         unsafe {
-            // Products of one code and activation are at most `most * 127`, two of them at most 32767 / ACC.
+            // Products of one quant and activation are at most `most * 127`, two of them at most 32767 / ACC.
             match (layout.packing(), g16) {
                 (Packing::Bits8 | Packing::Table, g16) => {
-                    for codes in &mut chunk.codes[..count] {
-                        codes.as_flattened_mut().iter_mut().for_each(|c| *c ^= 0x80);
+                    for quants in &mut chunk.quants[..count] {
+                        quants.as_flattened_mut().iter_mut().for_each(|c| *c ^= 0x80);
                     }
                     if g16 {
                         pass::<true, true, 1>(layout, &chunk, first, count, acts, out);
@@ -74,7 +74,7 @@ unsafe fn pass<const SIGNED: bool, const G16: bool, const ACC: usize>(
     }
 }
 
-/// Where the sums of a token begin and what its scales and offsets are multiplied with, in this chunk.
+/// Where the sums of a token begin and what its scales and mins are multiplied with, in this chunk.
 #[derive(Clone, Copy)]
 struct Begin {
     zero: [i32; 2 * CHUNK],
@@ -92,13 +92,13 @@ unsafe fn pass_tokens<const SIGNED: bool, const G16: bool, const ACC: usize, con
     token: usize,
     out: &mut [[f32; 16]],
 ) {
-    let offsets = layout.spec().offset != Offset::None;
+    let with_min = layout.spec().min != GroupMin::None;
     let zero = zero_point(layout) - if SIGNED { 128 } else { 0 };
     let mut begin = [Begin { zero: [0; 2 * CHUNK], sum: [0.0; 2 * CHUNK], d: [0.0; CHUNK] }; T];
-    let mut codes: [*const u8; T] = [std::ptr::null(); T];
+    let mut quants: [*const u8; T] = [std::ptr::null(); T];
     for t in 0..T {
         let act = Act::new(acts, layout.k(), token + t);
-        codes[t] = act.codes[first * UNIT..(first + count) * UNIT].as_ptr();
+        quants[t] = act.quants[first * UNIT..(first + count) * UNIT].as_ptr();
         for slot in 0..count {
             let (s0, s1, d) = (act.sum(2 * (first + slot)), act.sum(2 * (first + slot) + 1), act.scale(first + slot));
             let sums = if G16 { [s0, s1] } else { [s0 + s1, 0] };
@@ -109,7 +109,7 @@ unsafe fn pass_tokens<const SIGNED: bool, const G16: bool, const ACC: usize, con
             begin[t].d[slot] = d;
         }
     }
-    // SAFETY: AVX2 by contract; codes, scales and offsets of a chunk are whole arrays; `codes[t]` is good for
+    // SAFETY: AVX2 by contract; quants, scales and mins of a chunk are whole arrays; `quants[t]` is good for
     // `count` units.
     unsafe {
         let ones = _mm256_set1_epi16(1);
@@ -119,7 +119,7 @@ unsafe fn pass_tokens<const SIGNED: bool, const G16: bool, const ACC: usize, con
                 total[t] = _mm256_loadu_ps(out[t].as_ptr().add(8 * h));
             }
             for slot in 0..count {
-                let w = chunk.codes[slot].as_ptr().cast::<u8>().add(32 * h);
+                let w = chunk.quants[slot].as_ptr().cast::<u8>().add(32 * h);
                 let groups = if G16 { 2 } else { 1 };
                 for g in 0..groups {
                     let vectors = 8 / groups;
@@ -134,7 +134,7 @@ unsafe fn pass_tokens<const SIGNED: bool, const G16: bool, const ACC: usize, con
                             let w = _mm256_load_si256(w.add(64 * j).cast());
                             let abs = if SIGNED { _mm256_abs_epi8(w) } else { w };
                             for t in 0..T {
-                                let a = codes[t].add(slot * UNIT + 4 * j).cast::<i32>().read_unaligned();
+                                let a = quants[t].add(slot * UNIT + 4 * j).cast::<i32>().read_unaligned();
                                 let a = _mm256_set1_epi32(a);
                                 let a = if SIGNED { _mm256_sign_epi8(a, w) } else { a };
                                 let x = _mm256_maddubs_epi16(abs, a);
@@ -150,11 +150,11 @@ unsafe fn pass_tokens<const SIGNED: bool, const G16: bool, const ACC: usize, con
                         let f = _mm256_mul_ps(_mm256_cvtepi32_ps(s[t]), _mm256_set1_ps(begin[t].d[slot]));
                         total[t] = _mm256_fmadd_ps(f, scale, total[t]);
                     }
-                    if offsets {
-                        let offset = _mm256_load_ps(chunk.offset[2 * slot + g].as_ptr().add(8 * h));
+                    if with_min {
+                        let min = _mm256_load_ps(chunk.min[2 * slot + g].as_ptr().add(8 * h));
                         for t in 0..T {
                             let sum = _mm256_set1_ps(begin[t].sum[2 * slot + g]);
-                            total[t] = _mm256_fmadd_ps(sum, offset, total[t]);
+                            total[t] = _mm256_fmadd_ps(sum, min, total[t]);
                         }
                     }
                 }

@@ -1,12 +1,12 @@
 //! Tiles with AVX-512 VNNI: one 512-bit lane a row, one `vpdpbusd` with a broadcast activation dword for 4 columns of
-//! 16 rows. Codes stay unsigned; sums begin at `-zero * sum(activations)`, so signed formats cost nothing.
+//! 16 rows. Quants stay unsigned; sums begin at `-zero * sum(activations)`, so signed formats cost nothing.
 //!
 //! Up to four tokens (decode) go from planes to sums in registers. More tokens take a chunk of 256 columns apart once, into
-//! the first-level cache, and pass up to 6 tokens over each unit with its eight vectors and all sums in registers.
+//! L1, and pass up to 6 tokens over each unit with its eight vectors and all sums in registers.
 
 use super::q8::{at_scales, at_sums, q8_row_bytes};
 use super::tile_shared::{CHUNK, Chunk, check, zero_point};
-use crate::formats::block::Offset;
+use crate::formats::block::GroupMin;
 use crate::formats::tile::{Packing, TileLayout, UNIT, VEC};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -58,9 +58,9 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
     }
 }
 
-/// Planes of a unit to its eight vectors of unsigned codes. `table` is the code book moved up by 128.
+/// Planes of a unit to its eight vectors of unsigned quants. `table` is the codebook moved up by 128.
 #[inline(always)]
-unsafe fn codes<const P: u8>(p: *const u8, table: __m512i) -> [__m512i; 8] {
+unsafe fn quants<const P: u8>(p: *const u8, table: __m512i) -> [__m512i; 8] {
     // SAFETY: `p` is good for the planes of one unit of packing `P`.
     unsafe {
         let plane = |i: usize| _mm512_loadu_si512(p.add(i * VEC).cast());
@@ -136,9 +136,9 @@ unsafe fn codes<const P: u8>(p: *const u8, table: __m512i) -> [__m512i; 8] {
     }
 }
 
-/// The code book of the format in every 128-bit lane, moved up by 128; anything without one.
+/// The codebook of the format in every 128-bit lane, moved up by 128; anything without one.
 #[inline(always)]
-unsafe fn code_book(layout: &TileLayout) -> __m512i {
+unsafe fn codebook(layout: &TileLayout) -> __m512i {
     let table = layout.spec().table.copied().unwrap_or([0; 16]).map(|x| (x as u8) ^ 0x80);
     // SAFETY: 16 bytes are loaded from an array of 16.
     unsafe { _mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())) }
@@ -150,7 +150,7 @@ unsafe fn halves(p: *const u8) -> __m512 {
     unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
 }
 
-/// Header of a panel: what scales and offsets are made of.
+/// Header of a panel: what scales and mins are made of.
 #[derive(Clone, Copy)]
 struct Head {
     d: __m512,
@@ -161,8 +161,8 @@ struct Head {
 unsafe fn head(layout: &TileLayout, panel: *const u8) -> Head {
     // SAFETY: `panel` is a whole panel of the layout.
     unsafe {
-        let m = match layout.spec().offset {
-            Offset::None => _mm512_setzero_ps(),
+        let m = match layout.spec().min {
+            GroupMin::None => _mm512_setzero_ps(),
             _ => halves(panel.add(layout.at_m())),
         };
         Head { d: halves(panel), m }
@@ -182,10 +182,10 @@ unsafe fn scale_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) 
     }
 }
 
-/// Offset of group `g` of a panel, of a format that has offsets.
+/// Min of group `g` of a panel, of a format that has mins.
 #[inline(always)]
-unsafe fn offset_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) -> __m512 {
-    if layout.spec().offset != Offset::Scaled {
+unsafe fn min_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) -> __m512 {
+    if layout.spec().min != GroupMin::Scaled {
         return head.m;
     }
     // SAFETY: the group is inside the panel.
@@ -204,8 +204,8 @@ unsafe fn dot4(sum: __m512i, w: __m512i, a: *const u8) -> __m512i {
 
 /// Up to four tokens. Planes → vectors → sums without leaving the registers; the memory is the limit.
 ///
-/// 1: one token so, 26.9 GB/s of Q4_0 from memory and 58 from the second-level cache; more tokens went the way of
-/// `dot_many`. 2: two to four tokens too: four tokens on Q4_0, 200 to 330 GOPS from the second-level cache. 3: several
+/// 1: one token so, 26.9 GB/s of Q4_0 from memory and 58 from L2; more tokens went the way of
+/// `dot_many`. 2: two to four tokens too: four tokens on Q4_0, 200 to 330 GOPS from L2. 3: several
 /// tokens ask for planes 2 KB ahead, 130 to 180 GOPS from memory; for one token that is no gain (tried 1 to 8 KB).
 /// (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 #[inline(always)]
@@ -220,17 +220,17 @@ unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
         let k = layout.k();
         let stride = q8_row_bytes(k);
         let zero = zero_point(layout);
-        let with_offset = layout.spec().offset != Offset::None;
-        let table = code_book(layout);
+        let with_min = layout.spec().min != GroupMin::None;
+        let table = codebook(layout);
         let mut total = [_mm512_setzero_ps(); T];
-        let mut total_offset = [_mm512_setzero_ps(); T];
+        let mut total_min = [_mm512_setzero_ps(); T];
         let mut unit = 0;
         for p in 0..layout.panels() {
             let panel = tile.add(p * layout.panel_bytes());
             let head = head(layout, panel);
-            let mut planes = panel.add(layout.at_codes());
+            let mut planes = panel.add(layout.at_quants());
             for u in 0..layout.units() {
-                let w = codes::<P>(planes, table);
+                let w = quants::<P>(planes, table);
                 if T > 1 {
                     for line in (0..layout.unit_bytes()).step_by(64) {
                         _mm_prefetch::<_MM_HINT_T0>(planes.wrapping_add(AHEAD + line).cast());
@@ -264,24 +264,24 @@ unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
                     };
                     total[t] = _mm512_fmadd_ps(f, d[t], total[t]);
                 }
-                if with_offset {
-                    let offset0 = offset_of(layout, panel, head, g);
-                    let offset1 = if G16 { offset_of(layout, panel, head, g + 1) } else { offset0 };
+                if with_min {
+                    let min0 = min_of(layout, panel, head, g);
+                    let min1 = if G16 { min_of(layout, panel, head, g + 1) } else { min0 };
                     for t in 0..T {
                         let f = |x: i32| _mm512_set1_ps(x as f32);
                         let o = if G16 {
-                            _mm512_fmadd_ps(offset1, f(sums[t][1]), _mm512_mul_ps(offset0, f(sums[t][0])))
+                            _mm512_fmadd_ps(min1, f(sums[t][1]), _mm512_mul_ps(min0, f(sums[t][0])))
                         } else {
-                            _mm512_mul_ps(offset0, f(sums[t][0] + sums[t][1]))
+                            _mm512_mul_ps(min0, f(sums[t][0] + sums[t][1]))
                         };
-                        total_offset[t] = _mm512_fmadd_ps(o, d[t], total_offset[t]);
+                        total_min[t] = _mm512_fmadd_ps(o, d[t], total_min[t]);
                     }
                 }
                 unit += 1;
             }
         }
         for t in 0..T {
-            _mm512_storeu_ps(out[t].as_mut_ptr(), _mm512_add_ps(total[t], total_offset[t]));
+            _mm512_storeu_ps(out[t].as_mut_ptr(), _mm512_add_ps(total[t], total_min[t]));
         }
     }
 }
@@ -291,22 +291,22 @@ unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
 unsafe fn fill<const P: u8>(layout: &TileLayout, tile: *const u8, first: usize, count: usize, chunk: *mut Chunk) {
     // SAFETY: the units are inside the tile; `count` is at most `CHUNK`; `chunk` may be written.
     unsafe {
-        let table = code_book(layout);
+        let table = codebook(layout);
         let groups = UNIT / layout.spec().group;
         for slot in 0..count {
             let (p, u) = ((first + slot) / layout.units(), (first + slot) % layout.units());
             let panel = tile.add(p * layout.panel_bytes());
             let head = head(layout, panel);
-            let v = codes::<P>(panel.add(layout.at_codes() + u * layout.unit_bytes()), table);
+            let v = quants::<P>(panel.add(layout.at_quants() + u * layout.unit_bytes()), table);
             for (j, v) in v.into_iter().enumerate() {
-                _mm512_store_si512((&raw mut (*chunk).codes[slot][j]).cast(), v);
+                _mm512_store_si512((&raw mut (*chunk).quants[slot][j]).cast(), v);
             }
             for g in 0..groups {
                 let scale = scale_of(layout, panel, head, u * groups + g);
                 _mm512_store_ps((&raw mut (*chunk).scale[2 * slot + g]).cast(), scale);
-                if layout.spec().offset != Offset::None {
-                    let offset = offset_of(layout, panel, head, u * groups + g);
-                    _mm512_store_ps((&raw mut (*chunk).offset[2 * slot + g]).cast(), offset);
+                if layout.spec().min != GroupMin::None {
+                    let min = min_of(layout, panel, head, u * groups + g);
+                    _mm512_store_ps((&raw mut (*chunk).min[2 * slot + g]).cast(), min);
                 }
             }
         }
@@ -331,8 +331,8 @@ unsafe fn dot_many(layout: &TileLayout, tile: *const u8, acts: *const u8, out: &
                 at: tile.wrapping_add((first + CHUNK) / layout.units() * layout.panel_bytes()),
                 bytes: layout.panel_bytes() * CHUNK / layout.units(),
             };
-            let with_offset = layout.spec().offset != Offset::None;
-            match (layout.spec().group, with_offset) {
+            let with_min = layout.spec().min != GroupMin::None;
+            match (layout.spec().group, with_min) {
                 (16, false) => pass::<true, false>(layout, chunk, first, count, next, acts, out),
                 (16, true) => pass::<true, true>(layout, chunk, first, count, next, acts, out),
                 (_, false) => pass::<false, false>(layout, chunk, first, count, next, acts, out),
@@ -354,7 +354,7 @@ struct Ahead {
 
 /// All tokens over one chunk.
 #[inline(always)]
-unsafe fn pass<const G16: bool, const OFFSET: bool>(
+unsafe fn pass<const G16: bool, const HAS_MIN: bool>(
     layout: &TileLayout,
     chunk: *const Chunk,
     first: usize,
@@ -372,11 +372,11 @@ unsafe fn pass<const G16: bool, const OFFSET: bool>(
             let (acts, rest) = (acts.add(t * stride), &mut out[t..]);
             // Sixes, and a remainder cut so that no single token is left over without need.
             t += match n - t {
-                1 => pass_tokens::<G16, OFFSET, 1>(layout, chunk, first, count, next.at, acts, rest),
-                2 => pass_tokens::<G16, OFFSET, 2>(layout, chunk, first, count, next.at, acts, rest),
-                3 | 5 => pass_tokens::<G16, OFFSET, 3>(layout, chunk, first, count, next.at, acts, rest),
-                4 | 7 | 8 => pass_tokens::<G16, OFFSET, 4>(layout, chunk, first, count, next.at, acts, rest),
-                _ => pass_tokens::<G16, OFFSET, 6>(layout, chunk, first, count, next.at, acts, rest),
+                1 => pass_tokens::<G16, HAS_MIN, 1>(layout, chunk, first, count, next.at, acts, rest),
+                2 => pass_tokens::<G16, HAS_MIN, 2>(layout, chunk, first, count, next.at, acts, rest),
+                3 | 5 => pass_tokens::<G16, HAS_MIN, 3>(layout, chunk, first, count, next.at, acts, rest),
+                4 | 7 | 8 => pass_tokens::<G16, HAS_MIN, 4>(layout, chunk, first, count, next.at, acts, rest),
+                _ => pass_tokens::<G16, HAS_MIN, 6>(layout, chunk, first, count, next.at, acts, rest),
             };
             let asked = (count * LINES * 64).min(next.bytes);
             next = Ahead { at: next.at.wrapping_add(asked), bytes: next.bytes - asked };
@@ -384,23 +384,23 @@ unsafe fn pass<const G16: bool, const OFFSET: bool>(
     }
 }
 
-/// Where the sums of a token begin, and what its offsets are multiplied with, for the groups of a chunk.
+/// Where the sums of a token begin, and what its mins are multiplied with, for the groups of a chunk.
 #[repr(C, align(64))]
 struct Begin {
     zero: [i32; 16],
     sum: [f32; 16],
 }
 
-/// `T` tokens over one chunk: eight vectors of codes and `T` sums in registers. Returns `T`.
+/// `T` tokens over one chunk: eight vectors of quants and `T` sums in registers. Returns `T`.
 ///
 /// A unit and token are 8 `vpdpbusd` and, on the same two ports, a multiplication and an addition of floats (two with
-/// offsets): 80 % of the integer peak is the most this can reach (344 of 430 GOPS at 3.36 GHz).
+/// mins): 80 % of the integer peak is the most this can reach (344 of 430 GOPS at 3.36 GHz).
 /// 1: 16 tokens, which the compiler left as a loop with the sums in memory. 2: 6 tokens, unrolled, 1.05 times that.
 /// 3: each unit asks for two cache lines of the next chunk, from `next` on: 16 tokens over 25 MB of Q4_0 went from 195
 /// to 284 GOPS (medians; asking for all of the next chunk at once brought 204). 512 tokens: 316 GOPS.
 /// (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 #[inline(always)]
-unsafe fn pass_tokens<const G16: bool, const OFFSET: bool, const T: usize>(
+unsafe fn pass_tokens<const G16: bool, const HAS_MIN: bool, const T: usize>(
     layout: &TileLayout,
     chunk: *const Chunk,
     first: usize,
@@ -422,7 +422,7 @@ unsafe fn pass_tokens<const G16: bool, const OFFSET: bool, const T: usize>(
             // Groups of 32: both sums of a pair added, in both places.
             let sums = if G16 { sums } else { _mm512_add_epi32(sums, _mm512_shuffle_epi32::<0b10_11_00_01>(sums)) };
             _mm512_store_si512(begin.zero.as_mut_ptr().cast(), _mm512_mullo_epi32(sums, minus_zero));
-            if OFFSET {
+            if HAS_MIN {
                 let d =
                     _mm256_maskz_loadu_ps(((1u32 << count) - 1) as u8, act.add(at_scales(k)).cast::<f32>().add(first));
                 let pairs = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
@@ -440,16 +440,16 @@ unsafe fn pass_tokens<const G16: bool, const OFFSET: bool, const T: usize>(
             }
             let mut w = [_mm512_setzero_si512(); 8];
             for (j, w) in w.iter_mut().enumerate() {
-                *w = _mm512_load_si512((&raw const (*chunk).codes[slot][j]).cast());
+                *w = _mm512_load_si512((&raw const (*chunk).quants[slot][j]).cast());
             }
-            // Only what `fill` wrote is read: a second group and offsets where there are any.
+            // Only what `fill` wrote is read: a second group and mins where there are any.
             let lanes = |p: *const [f32; 16], there: bool| {
                 if there { _mm512_load_ps(p.cast()) } else { _mm512_setzero_ps() }
             };
             let scale0 = lanes(&raw const (*chunk).scale[2 * slot], true);
             let scale1 = lanes(&raw const (*chunk).scale[2 * slot + 1], G16);
-            let offset0 = lanes(&raw const (*chunk).offset[2 * slot], OFFSET);
-            let offset1 = lanes(&raw const (*chunk).offset[2 * slot + 1], OFFSET && G16);
+            let min0 = lanes(&raw const (*chunk).min[2 * slot], HAS_MIN);
+            let min1 = lanes(&raw const (*chunk).min[2 * slot + 1], HAS_MIN && G16);
             for t in 0..T {
                 let act = acts.add(t * stride);
                 let a = act.add((first + slot) * UNIT);
@@ -471,10 +471,10 @@ unsafe fn pass_tokens<const G16: bool, const OFFSET: bool, const T: usize>(
                     let f = _mm512_mul_ps(_mm512_cvtepi32_ps(s), d);
                     total[t] = _mm512_fmadd_ps(f, scale0, total[t]);
                 }
-                if OFFSET {
-                    total[t] = _mm512_fmadd_ps(_mm512_set1_ps(begin[t].sum[2 * slot]), offset0, total[t]);
+                if HAS_MIN {
+                    total[t] = _mm512_fmadd_ps(_mm512_set1_ps(begin[t].sum[2 * slot]), min0, total[t]);
                     if G16 {
-                        total[t] = _mm512_fmadd_ps(_mm512_set1_ps(begin[t].sum[2 * slot + 1]), offset1, total[t]);
+                        total[t] = _mm512_fmadd_ps(_mm512_set1_ps(begin[t].sum[2 * slot + 1]), min1, total[t]);
                     }
                 }
             }

@@ -2,29 +2,29 @@
 //! tile apart.
 
 use super::q8::{at_scales, at_sums, q8_row_bytes};
-use crate::formats::block::Offset;
+use crate::formats::block::GroupMin;
 use crate::formats::tile::{TILE_ROWS, TileLayout, UNIT, VEC, Vectors};
 
-/// Units taken apart at once (256 columns): codes and scales of a chunk stay in the first-level cache while all
+/// Units taken apart at once (256 columns): quants and scales of a chunk stay in L1 while all
 /// tokens pass by.
 pub(super) const CHUNK: usize = 8;
 
 /// Up to [`CHUNK`] units of a tile, taken apart.
 #[repr(C, align(64))]
 pub(super) struct Chunk {
-    /// Codes of a unit: eight vectors of 16 rows × 4 columns. Signed or unsigned, as the kernel likes them.
-    pub codes: [Vectors; CHUNK],
+    /// Quants of a unit: eight vectors of 16 rows × 4 columns. Signed or unsigned, as the kernel likes them.
+    pub quants: [Vectors; CHUNK],
     /// `d * sc` of each group of each unit: index `2 * unit + group`, with groups of 32 at even places only.
     pub scale: [[f32; TILE_ROWS]; 2 * CHUNK],
-    /// Offset of each group, placed as the scales.
-    pub offset: [[f32; TILE_ROWS]; 2 * CHUNK],
+    /// Min of each group, placed as the scales.
+    pub min: [[f32; TILE_ROWS]; 2 * CHUNK],
 }
 
 impl Chunk {
     pub(super) const EMPTY: Chunk = Chunk {
-        codes: [[[0; VEC]; 8]; CHUNK],
+        quants: [[[0; VEC]; 8]; CHUNK],
         scale: [[0.0; TILE_ROWS]; 2 * CHUNK],
-        offset: [[0.0; TILE_ROWS]; 2 * CHUNK],
+        min: [[0.0; TILE_ROWS]; 2 * CHUNK],
     };
 }
 
@@ -43,18 +43,18 @@ pub(super) fn zero_point(layout: &TileLayout) -> i32 {
     if layout.spec().table.is_some() { 128 } else { layout.spec().zero }
 }
 
-/// Takes one unit of a tile apart in plain loops: unsigned codes (the table's numbers plus 128), scales, offsets.
+/// Takes one unit of a tile apart in plain loops: unsigned quants (the table's numbers plus 128), scales, mins.
 #[inline(always)]
 pub(super) fn fill_unit(layout: &TileLayout, tile: &[u8], unit: usize, chunk: &mut Chunk, slot: usize) {
     let spec = layout.spec();
     let panel = &tile[unit / layout.units() * layout.panel_bytes()..][..layout.panel_bytes()];
     let inside = unit % layout.units();
-    let codes = &mut chunk.codes[slot];
-    layout.unpack_unit(&panel[layout.at_codes() + inside * layout.unit_bytes()..], codes);
+    let quants = &mut chunk.quants[slot];
+    layout.unpack_unit(&panel[layout.at_quants() + inside * layout.unit_bytes()..], quants);
     if let Some(table) = spec.table {
         let unsigned = table.map(|x| (x as u8) ^ 0x80);
-        for code in codes.as_flattened_mut() {
-            *code = unsigned[usize::from(*code & 15)];
+        for quant in quants.as_flattened_mut() {
+            *quant = unsigned[usize::from(*quant & 15)];
         }
     }
     let d = halves(&panel[..2 * TILE_ROWS]);
@@ -69,15 +69,15 @@ pub(super) fn fill_unit(layout: &TileLayout, tile: &[u8], unit: usize, chunk: &m
                 scale[r] = d[r] * f32::from(sc[r] as i8);
             }
         }
-        if spec.offset == Offset::None {
+        if spec.min == GroupMin::None {
             continue;
         }
-        let offset = &mut chunk.offset[2 * slot + g];
-        *offset = halves(&panel[layout.at_m()..][..2 * TILE_ROWS]);
-        if spec.offset == Offset::Scaled {
+        let min = &mut chunk.min[2 * slot + g];
+        *min = halves(&panel[layout.at_m()..][..2 * TILE_ROWS]);
+        if spec.min == GroupMin::Scaled {
             let mc = &panel[layout.at_mc() + at..][..TILE_ROWS];
             for r in 0..TILE_ROWS {
-                offset[r] = -(offset[r] * f32::from(mc[r]));
+                min[r] = -(min[r] * f32::from(mc[r]));
             }
         }
     }
@@ -95,7 +95,7 @@ fn halves(p: &[u8]) -> [f32; TILE_ROWS] {
 /// The parts of one quantized row.
 #[derive(Clone, Copy)]
 pub(super) struct Act<'a> {
-    pub codes: &'a [u8],
+    pub quants: &'a [u8],
     scales: &'a [u8],
     sums: &'a [u8],
 }
@@ -104,7 +104,7 @@ impl<'a> Act<'a> {
     #[inline(always)]
     pub(super) fn new(acts: &'a [u8], k: usize, t: usize) -> Act<'a> {
         let row = &acts[t * q8_row_bytes(k)..][..q8_row_bytes(k)];
-        Act { codes: &row[..k], scales: &row[at_scales(k)..], sums: &row[at_sums(k)..] }
+        Act { quants: &row[..k], scales: &row[at_scales(k)..], sums: &row[at_sums(k)..] }
     }
 
     /// Scale of unit `u`.
@@ -114,7 +114,7 @@ impl<'a> Act<'a> {
         f32::from_le_bytes([p[0], p[1], p[2], p[3]])
     }
 
-    /// Sum of the codes of sixteen `s`.
+    /// Sum of the quants of sixteen `s`.
     #[inline(always)]
     pub(super) fn sum(&self, s: usize) -> i32 {
         let p = &self.sums[4 * s..][..4];

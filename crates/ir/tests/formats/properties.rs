@@ -86,7 +86,7 @@ fn specs_fit_the_contract_kernels_rely_on() {
         for fill in [0x00, 0xff, 0xa5] {
             stored.fill(fill);
             dtype.def().unpack(&stored, &mut parts);
-            assert!(parts.codes[..spec.block].iter().all(|&code| u32::from(code) < 1 << spec.bits), "{dtype}");
+            assert!(parts.quants[..spec.block].iter().all(|&quant| u32::from(quant) < 1 << spec.bits), "{dtype}");
             assert!(spec.sub_scales || parts.sc.iter().all(|&sc| sc == 1), "{dtype}");
         }
     }
@@ -144,7 +144,7 @@ fn requantize_is_dequantize_then_quantize() {
     }
 }
 
-/// The largest rounding error of one element, in parts of the block's largest size: a step of the codes (half a step for
+/// The largest rounding error of one element, in parts of the block's largest size: a step of the quants (half a step for
 /// the plain rules, a whole one where the search may clip), and for sub-scales what their own rounding adds.
 fn worst(dtype: DType) -> f32 {
     use DType::*;
@@ -159,7 +159,7 @@ fn worst(dtype: DType) -> f32 {
         Q4_1 => 1.0 / 15.0,
         Q5_1 => 1.0 / 31.0,
         Q8_0 => 0.5 / 127.0,
-        // Searched: 1.5 steps (of a range of twice the size). Sub-scales: half a step of theirs, for scale and offset.
+        // Searched: 1.5 steps (of a range of twice the size). Sub-scales: half a step of theirs, for scale and min.
         Q2_K => 1.0 + 4.0 / 30.0,
         Q4_K => 3.0 / 15.0 + 4.0 / 126.0,
         Q5_K => 3.0 / 31.0 + 4.0 / 126.0,
@@ -188,7 +188,7 @@ proptest! {
         for dtype in block_formats() {
             let block = &bytes[..dtype.block_bytes()];
             // What an earlier block left behind must not show.
-            let mut parts = Unpacked { codes: [0xff; MAX_BLOCK], d: 9.0, m: 9.0, sc: [-9; 16], mc: [9; 16] };
+            let mut parts = Unpacked { quants: [0xff; MAX_BLOCK], d: 9.0, m: 9.0, sc: [-9; 16], mc: [9; 16] };
             dtype.def().unpack(block, &mut parts);
             if parts.d.is_nan() || parts.m.is_nan() {
                 continue; // the payload of a NaN may change
@@ -212,7 +212,7 @@ proptest! {
             let y = rounded(dtype, &x);
             for (x, y) in x.chunks_exact(dtype.block()).zip(y.chunks_exact(dtype.block())) {
                 let largest = x.iter().fold(0.0f32, |a, x| a.max(x.abs()));
-                // Scales are f16: 11 bits, and no finer than 2^-24 (codes and sub-scales multiply that by 127 at most
+                // Scales are f16: 11 bits, and no finer than 2^-24 (quants and sub-scales multiply that by 127 at most
                 // in Q8_0 and by 63 * 31 in Q5_K; both fields of it).
                 let bound = worst(dtype) * largest + if dtype.is_float() { 1e-7 } else { largest / 500.0 + 2e-4 };
                 for (x, y) in x.iter().zip(y) {

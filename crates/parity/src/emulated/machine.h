@@ -42,7 +42,7 @@ struct Three { u32 x, y, z; };
 static Three threadIdx, blockIdx, blockDim, gridDim;
 static uint4* emulated_shared;
 
-// Fibers: one for each thread of a block. The one that must wait hands over to the next that need not, from the first thread
+// Fibers: one for each thread of a block. The one that must wait yields to the next that need not, from the first thread
 // to the last in one block and from the last to the first in another: what one order hides of a lost barrier the other shows.
 struct Barrier {
     u32 round, arrived, live;

@@ -13,7 +13,7 @@ use onetrip_ir::kernel::Text;
 use onetrip_ir::target::WgslCaps;
 use sha2::{Digest as _, Sha256};
 
-use crate::gpu::{texts_of, translated};
+use crate::wgpu::{texts_of, translated};
 
 /// The head of the table.
 const HEAD: &str = "\

@@ -1,5 +1,5 @@
 //! Layers as another engine lists them: states are read as rows and written back, a window is put together, norms read
-//! parts of a joint row, and ops on values without rows stand in between.
+//! parts of a packed projection, and ops on values without rows stand in between.
 
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::conv::Conv;
@@ -53,28 +53,28 @@ impl Writer<'_> {
 
     /// From the normed rows to what goes into the output projection.
     pub(super) fn listed_delta_net(&mut self, h: ValueId, delta: DeltaNet, taps: usize) -> ValueId {
-        let joint = 2 * delta.k_width() + delta.v_width();
+        let packed = 2 * delta.k_width() + delta.v_width();
         let (conv_state, state) =
-            (self.state(Sig::recurrent((taps - 1) * joint)), self.state(Sig::recurrent(delta.state_width())));
+            (self.state(Sig::recurrent((taps - 1) * packed)), self.state(Sig::recurrent(delta.state_width())));
         let own = StateRead { rows: Expr::S };
         let old = self.push(own.clone(), &[conv_state]);
         let (conv_state, state) = match self.one_in(2) {
             true => (conv_state, state),
             false => (self.nothing_of(conv_state), self.nothing_of(state)),
         };
-        let qkv = self.linear(h, joint, false);
+        let qkv = self.linear(h, packed, false);
         let window = self.push(Window { rows: taps - 1 }, &[old, qkv]);
         self.push(StateWrite { window: Some(taps - 1) }, &[window, conv_state]);
         let old = self.push(own, &[state]);
-        let filter = self.weight(joint, taps);
+        let filter = self.weight(packed, taps);
         let y = self.push(Conv { taps, heads: None }, &[window, filter]);
         let f = if self.one_in(8) { Unary::Tanh } else { Unary::Silu };
         let y = self.push(Elementwise::unary(f), &[y]);
-        let [q, k, _] = delta.columns();
-        let [q, k] = [q, k].map(|part| self.push(L2Norm { eps: 1e-6, dim: delta.k_dim, part: Some(part) }, &[y]));
+        let [q, k, _] = delta.slices();
+        let [q, k] = [q, k].map(|part| self.push(L2Norm { eps: 1e-6, dim: delta.k_dim, view: Some(part) }, &[y]));
         let (g, beta) = self.delta_gates(h, delta.v_heads);
         let (width, v_dim) = (delta.v_width(), delta.v_dim);
-        let outs = self.push_all(DeltaNet { front: Front::Joint, ..delta }, &[q, k, y, g, beta, old]);
+        let outs = self.push_all(DeltaNet { front: Front::Packed, ..delta }, &[q, k, y, g, beta, old]);
         self.push(StateWrite { window: None }, &[outs[1], state]);
         let o = self.norm(outs[0], v_dim);
         self.gated_by_z(o, h, width)

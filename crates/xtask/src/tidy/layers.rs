@@ -18,10 +18,10 @@ const STOREYS: [(&str, &[&str]); 11] = [
     ("device-common", &["ir"]),
     ("cpu", &["ir", "device-common"]),
     ("cuda", &["ir", "device-common"]),
-    ("gpu", &["ir", "device-common"]),
-    ("devices", &["ir", "core", "cost", "device-common", "cpu", "cuda", "gpu"]),
+    ("wgpu", &["ir", "device-common"]),
+    ("devices", &["ir", "core", "cost", "device-common", "cpu", "cuda", "wgpu"]),
     ("engine", &["ir", "core", "cost"]),
-    ("cli", &["ir", "core", "cost", "import", "cpu", "cuda", "gpu", "devices", "engine"]),
+    ("cli", &["ir", "core", "cost", "import", "cpu", "cuda", "wgpu", "devices", "engine"]),
 ];
 
 /// Crates that are no part of the product: they may depend on everything, and nothing of the product on them.
@@ -30,7 +30,7 @@ const TOOLS: [&str; 2] = ["parity", "xtask"];
 /// Parts of the standard library that do I/O or start threads.
 const CORE_FORBIDDEN: [&str; 4] = ["fs", "net", "process", "thread"];
 
-/// Words that tie a page of a model to a device.
+/// Words that tie a definition of a model to a device.
 const BACKEND_WORDS: [&str; 9] = ["cpu", "cuda", "gpu", "metal", "neon", "simd", "vulkan", "wgpu", "wgsl"];
 
 /// Where unsafe code may live: devices, instruction sets, the shared view of buffers that CPU kernels write through, and
@@ -39,16 +39,16 @@ const BACKEND_WORDS: [&str; 9] = ["cpu", "cuda", "gpu", "metal", "neon", "simd",
 const UNSAFE_PLACES: [&str; 7] = [
     "crates/cpu",
     "crates/cuda",
-    "crates/gpu",
+    "crates/wgpu",
     "crates/ir/src/simd",
     "crates/ir/src/cpu",
     "crates/engine/src/files",
     "crates/parity/src/emulated",
 ];
 
-/// A page of a model: a file directly in the folder of architectures.
-pub(super) fn is_arch_page(path: &str) -> bool {
-    path.strip_prefix("crates/engine/src/arch/").is_some_and(|name| !name.contains('/'))
+/// A definition of a model: a file directly in the folder of architectures.
+pub(super) fn is_model_definition(path: &str) -> bool {
+    path.strip_prefix("crates/engine/src/models/").is_some_and(|name| !name.contains('/'))
 }
 
 pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
@@ -63,7 +63,7 @@ pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
     if path.starts_with("crates/engine/src/") {
         engine_names_no_kernel(path, &code, report);
     }
-    if is_arch_page(path) {
+    if is_model_definition(path) {
         no_backend_words(path, &source.uncommented, report);
     }
 }
@@ -131,7 +131,12 @@ fn no_backend_words(path: &str, code: &str, report: &mut Report) {
         for word in line.split(|c: char| !c.is_ascii_alphanumeric()).flat_map(camel_parts) {
             let lower = word.to_ascii_lowercase();
             if BACKEND_WORDS.contains(&lower.as_str()) || lower.starts_with("avx") {
-                report.add("arch", path, n + 1, format!("`{word}` is a word of a backend; a model's page has none"));
+                report.add(
+                    "arch",
+                    path,
+                    n + 1,
+                    format!("`{word}` is a word of a backend; a model's definition has none"),
+                );
             }
         }
     }
@@ -263,7 +268,7 @@ mod tests {
         let good = "[package]\nname = \"x\"\n[dependencies]\nhalf = { version = \"2\", features = [\"a.b\"] } # wgpu = 1\n\
                     [dev-dependencies]\nproptest = \"1\"";
         assert!(found(manifest, good).is_empty());
-        assert!(found("crates/gpu/Cargo.toml", "[dependencies]\nwgpu = \"30\"").is_empty());
+        assert!(found("crates/wgpu/Cargo.toml", "[dependencies]\nwgpu = \"30\"").is_empty());
     }
 
     #[test]
@@ -303,8 +308,8 @@ mod tests {
     }
 
     #[test]
-    fn a_model_page_has_no_word_of_a_backend() {
-        let page = "crates/engine/src/arch/llama.rs";
+    fn a_model_definition_has_no_word_of_a_backend() {
+        let page = "crates/engine/src/models/llama.rs";
         for code in ["use x::CpuDevice;", "let gpu_rows = 1;", "\"CUDA\"", "has_avx512()", "GPUThing", "Simd::new()"] {
             assert_eq!(found(page, code), ["arch"], "{code}");
         }

@@ -199,7 +199,7 @@ fn found<'r>(file: &File, retired: &'r Retired, all: bool) -> Vec<(&'r Entry, us
     out
 }
 
-/// Letters of a kernel's name, as in `matmul/norm+tile16.rows`.
+/// Letters of a kernel's name, as in `matmul/norm+gemv_multi.tile16`.
 fn is_of_kernel(c: char) -> bool {
     c.is_alphanumeric() || "_/.+-".contains(c)
 }

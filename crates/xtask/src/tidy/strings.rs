@@ -8,7 +8,8 @@ use super::{Report, Source};
 const KINDS: [&str; 4] = ["cpu", "cuda", "gpu", "wgpu"];
 
 /// Where such a name may stand: the registry, and the crate that each device names itself in.
-const KIND_PLACES: [&str; 4] = ["crates/devices/src/kind.rs", "crates/cpu/src/", "crates/cuda/src/", "crates/gpu/src/"];
+const KIND_PLACES: [&str; 4] =
+    ["crates/devices/src/kind.rs", "crates/cpu/src/", "crates/cuda/src/", "crates/wgpu/src/"];
 
 /// Who may speak of flags besides tools: the command line, and the texts that a compiler is started with.
 const FLAG_PLACES: [&str; 2] = ["crates/cli/", "crates/cuda/src/nvrtc.rs"];
@@ -64,10 +65,10 @@ mod tests {
             "if device == \"cpu\" {}",
             "match kind { \"cuda\" | \"gpu\" => 1, _ => 2 }",
             "let is = name.starts_with(\"cuda:\");",
-            "x(\"gpu:{name}\")",
+            "x(\"wgpu:{name}\")",
         ] {
             assert_eq!(found("crates/cli/src/a.rs", &format!("fn f() {{ {code} }}")), ["kind"], "{code}");
-            for place in ["crates/devices/src/kind.rs", "crates/gpu/src/a.rs", "crates/parity/src/a.rs"] {
+            for place in ["crates/devices/src/kind.rs", "crates/wgpu/src/a.rs", "crates/parity/src/a.rs"] {
                 assert!(found(place, code).is_empty(), "{place}: {code}");
             }
             let tests = format!("#[cfg(test)]\nmod tests {{ fn f() {{ {code} }} }}");

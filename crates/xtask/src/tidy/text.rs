@@ -7,8 +7,8 @@ use super::tree::{FILE_BYTES, File, Tree};
 /// Longest Rust file, in lines.
 pub const RUST_LINES: usize = 600;
 
-/// Longest page of a model, in lines.
-pub const ARCH_LINES: usize = 150;
+/// Longest definition of a model, in lines.
+pub const MODEL_LINES: usize = 150;
 
 /// The only files that may read environment variables: the product's table of switches, and the tasks' list.
 pub const ENV_FILES: [&str; 2] = ["crates/engine/src/switch.rs", "crates/xtask/src/env.rs"];
@@ -37,9 +37,9 @@ pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
     if lines > RUST_LINES {
         report.add("length", path, 0, format!("{lines} lines; a Rust file has at most {RUST_LINES}: split it"));
     }
-    let is_arch = super::layers::is_arch_page(path);
-    if is_arch && lines > ARCH_LINES {
-        report.add("length", path, 0, format!("{lines} lines; a model's page has at most {ARCH_LINES}"));
+    let is_arch = super::layers::is_model_definition(path);
+    if is_arch && lines > MODEL_LINES {
+        report.add("length", path, 0, format!("{lines} lines; a model's definition has at most {MODEL_LINES}"));
     }
     for name in ["todo", "unimplemented", "dbg"] {
         for at in words(&source.code, name).filter(|at| source.code[at + name.len()..].trim_start().starts_with('!')) {
@@ -183,8 +183,8 @@ mod tests {
     fn long_files_are_found() {
         assert_eq!(found(PLACE, &"//\n".repeat(601)), ["length"]);
         assert!(found(PLACE, &"//\n".repeat(600)).is_empty());
-        assert_eq!(found("crates/engine/src/arch/llama.rs", &"//\n".repeat(151)), ["length"]);
-        assert!(found("crates/engine/src/arch/llama.rs", &"//\n".repeat(150)).is_empty());
+        assert_eq!(found("crates/engine/src/models/llama.rs", &"//\n".repeat(151)), ["length"]);
+        assert!(found("crates/engine/src/models/llama.rs", &"//\n".repeat(150)).is_empty());
     }
 
     #[test]

@@ -7,7 +7,7 @@ struct Batch {
     __device__ unsigned id(unsigned row) const { return w[w[4] + row]; }
     __device__ unsigned position(unsigned row) const { return w[w[5] + row]; }
     __device__ unsigned seq(unsigned row) const { return w[w[6] + row]; }
-    // A sequence: 0 start, 1 count, 2 length, 3 slot, 4 begins; 5 temperature, 6 top_k, 7 top_p, 8 min_p, 9 repeat
+    // A sequence: 0 start, 1 count, 2 length, 3 slot, 4 first chunk; 5 temperature, 6 top_k, 7 top_p, 8 min_p, 9 repeat
     // penalty, 10 and 11 seed, 12 top, 13 start of its history, 14 length of its history.
     __device__ unsigned span(unsigned seq, unsigned field) const { return w[w[7] + seq * 16 + field]; }
     __device__ float span_f32(unsigned seq, unsigned field) const { return __uint_as_float(span(seq, field)); }

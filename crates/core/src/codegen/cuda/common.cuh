@@ -3,7 +3,7 @@
 #define NOT_A_NUMBER __int_as_float(0x7fc00000)
 
 // Index of the group: a device splits large grids over two dimensions.
-DEVICE u32 group_index() { return blockIdx.x + blockIdx.y * gridDim.x; }
+DEVICE u32 block_index() { return blockIdx.x + blockIdx.y * gridDim.x; }
 DEVICE u32 lane_index() { return threadIdx.x & 31; }
 DEVICE u32 warp_index() { return threadIdx.x >> 5; }
 
@@ -24,7 +24,7 @@ DEVICE float warp_max(float x) {
     for (int i = 16; i > 0; i >>= 1) x = fmaxf(x, __shfl_xor_sync(FULL, x, i));
     return x;
 }
-// The sums over the warp of D numbers of each lane, D a power of two up to 32: lane l has that of number l % D.
+// The sums over the warp of D elements of each lane, D a power of two up to 32: lane l has that of number l % D.
 template <int D> DEVICE float warp_sums(float (&s)[D]) {
     const u32 lane = lane_index();
 #pragma unroll
@@ -40,16 +40,16 @@ template <int D> DEVICE float warp_sums(float (&s)[D]) {
     for (int m = D; m < 32; m <<= 1) sum += __shfl_xor_sync(FULL, sum, m);
     return sum;
 }
-// The sum over a block of WARPS warps, in a fixed order, for every thread. `room` is shared memory of WARPS floats.
-template <int WARPS> DEVICE float block_sum(float x, float* room) {
+// The sum over a block of WARPS warps, in a fixed order, for every thread. `smem` is shared memory of WARPS floats.
+template <int WARPS> DEVICE float block_sum(float x, float* smem) {
     x = warp_sum(x);
     if (WARPS == 1) return x;
     __syncthreads();
-    if (lane_index() == 0) room[warp_index()] = x;
+    if (lane_index() == 0) smem[warp_index()] = x;
     __syncthreads();
     float sum = 0;
 #pragma unroll
-    for (int i = 0; i < WARPS; i++) sum += room[i];
+    for (int i = 0; i < WARPS; i++) sum += smem[i];
     return sum;
 }
 

@@ -3,9 +3,9 @@
 // A sequence of the batch, as the convolution sees it.
 struct Span {
     u32 start, count, slot;
-    bool begins;
+    bool first_chunk;
     DEVICE Span(const Batch& batch, u32 seq)
-        : start(batch.span(seq, 0)), count(batch.span(seq, 1)), slot(batch.span(seq, 3)), begins(batch.span(seq, 4) != 0) {}
+        : start(batch.span(seq, 0)), count(batch.span(seq, 1)), slot(batch.span(seq, 3)), first_chunk(batch.span(seq, 4) != 0) {}
 };
 
 // A channel's input in a window, which has every sequence's earlier rows in front of its own.
@@ -17,7 +17,7 @@ template <int N, int C> DEVICE float window_input(const Span& s, u32 seq, const 
 template <int N, int C>
 DEVICE float conv_input(const Span& s, const float* x, const float* state, u32 row, u32 channel) {
     if (row >= N - 1) return x[(size_t)(s.start + row - (N - 1)) * C + channel];
-    return s.begins ? 0.0f : state[((size_t)s.slot * (N - 1) + row) * C + channel];
+    return s.first_chunk ? 0.0f : state[((size_t)s.slot * (N - 1) + row) * C + channel];
 }
 
 // The filter of a channel as stored: f32 or f16.
@@ -60,7 +60,7 @@ DEVICE void conv_last4(const Span& s, const float* x, const float* state, u32 ch
         if (row >= N - 1) {
             kept[i] = *(const float4*)(x + (size_t)(s.start + row - (N - 1)) * C + channel);
         } else {
-            kept[i] = s.begins ? make_float4(0, 0, 0, 0) : *(const float4*)(state + ((size_t)s.slot * (N - 1) + row) * C + channel);
+            kept[i] = s.first_chunk ? make_float4(0, 0, 0, 0) : *(const float4*)(state + ((size_t)s.slot * (N - 1) + row) * C + channel);
         }
     }
 }

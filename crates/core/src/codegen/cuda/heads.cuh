@@ -1,6 +1,6 @@
 // Heads: norm and rotation of one, by a warp; and vectors of a paged cache [page][head][position][D].
 
-// The norm's factor of D numbers that lie in x, by a whole warp.
+// The norm's factor of D elements that lie in x, by a whole warp.
 template <int D> DEVICE float head_factor(const float* x, float eps) {
     float s = 0;
     for (u32 i = lane_index(); i < D; i += 32) s += x[i] * x[i];
@@ -34,7 +34,7 @@ DEVICE void rotate_head(const Batch& batch, u32 table, u32 row, const float* x, 
 template <int TYPE, int D> struct CacheRow {
     static const int BYTES = TYPE == CACHE_F32 ? D * 4 : TYPE == CACHE_F16 ? D * 2 : D / 32 * 34;
 
-    // Eight numbers as they lie in the cache: loads that nobody waits for yet.
+    // Eight elements as they lie in the cache: loads that nobody waits for yet.
     struct Eight {
         uint4 a, b;
     };
@@ -48,12 +48,12 @@ template <int TYPE, int D> struct CacheRow {
             x.a = *(const uint4*)(row + e * 2);
         } else {
             const u16* block = (const u16*)(row + e / 32 * 34);
-            const u16* codes = block + 1 + e % 32 / 2;
-            x.a = make_uint4(codes[0], codes[1], codes[2], codes[3]), x.b.x = *block;
+            const u16* quants = block + 1 + e % 32 / 2;
+            x.a = make_uint4(quants[0], quants[1], quants[2], quants[3]), x.b.x = *block;
         }
         return x;
     }
-    DEVICE static void widen(const Eight& x, float (&v)[8]) {
+    DEVICE static void convert(const Eight& x, float (&v)[8]) {
         const u32 a[4] = {x.a.x, x.a.y, x.a.z, x.a.w}, b[4] = {x.b.x, x.b.y, x.b.z, x.b.w};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -68,9 +68,9 @@ template <int TYPE, int D> struct CacheRow {
             }
         }
     }
-    DEVICE static void load8(const u8* row, u32 e, float (&v)[8]) { widen(fetch8(row, e), v); }
+    DEVICE static void load8(const u8* row, u32 e, float (&v)[8]) { convert(fetch8(row, e), v); }
 
-    // Stores D numbers, rounded to the cache's type, by a whole warp. Q8_0 rounds as core/src/formats/fit.rs: to the
+    // Stores D elements, rounded to the cache's type, by a whole warp. Q8_0 rounds as core/src/formats/fit.rs: to the
     // nearest, ties away from zero.
     DEVICE static void store(const float* x, u8* row) {
         if (TYPE == CACHE_F32) {
@@ -82,8 +82,8 @@ template <int TYPE, int D> struct CacheRow {
                 const float v = x[b * 32 + lane_index()];
                 const float d = __fdiv_rn(warp_max(fabsf(v)), 127.0f);
                 const float y = __fmul_rn(v, d == 0.0f ? 0.0f : __fdiv_rn(1.0f, d));
-                const int code = (int)copysignf(floorf(fabsf(fminf(fmaxf(y, -127.0f), 127.0f)) + 0.5f), y);
-                row[b * 34 + 2 + lane_index()] = (u8)code;
+                const int quant = (int)copysignf(floorf(fabsf(fminf(fmaxf(y, -127.0f), 127.0f)) + 0.5f), y);
+                row[b * 34 + 2 + lane_index()] = (u8)quant;
                 if (lane_index() == 0) *(u16*)(row + b * 34) = to_f16(d);
             }
         }

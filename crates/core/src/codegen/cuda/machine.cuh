@@ -1,5 +1,5 @@
 // What the machine does that C++ has no word for: short types, conversions without headers (NVRTC has none), loads around
-// the first-level cache, dependent launch. Tests that run kernels without a GPU have their own of this file.
+// L1, dependent launch. Tests that run kernels without a GPU have their own of this file.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
@@ -62,7 +62,7 @@ DEVICE u16 to_f16(float f) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
     return h;
 }
-// 16 bytes of a weight: read once, so not kept in the first-level cache.
+// 16 bytes of a weight: read once, so not kept in L1.
 DEVICE uint4 stream16(const void* p) {
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -75,7 +75,7 @@ DEVICE u16 stream2(const void* p) {
     asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(p));
     return v;
 }
-// Asks for a line of 128 bytes to come to the second-level cache.
+// Asks for a line of 128 bytes to come to L2.
 DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
 // 16 bytes from memory to shared memory without passing registers. Copies since the last commit are a group; a thread

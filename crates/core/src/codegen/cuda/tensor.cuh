@@ -84,7 +84,7 @@ DEVICE float of_block(const float* p, u32 rank) {
 #endif
     return x;
 }
-// The same of four numbers side by side.
+// The same of four elements side by side.
 DEVICE float4 four_of_block(const float* p, u32 rank) {
     float4 x = make_float4(0, 0, 0, 0);
 #if __CUDA_ARCH__ >= 900

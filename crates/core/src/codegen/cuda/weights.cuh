@@ -1,11 +1,11 @@
 // Weights [rows, K] as kernels read them, and the activations they meet, in shared memory.
 //
-// A chunk is 16 bytes of codes or floats of one row. Activations of N tokens lie in shared memory in up to three forms:
-// - f32, groups of four: the even groups of a row first, then the odd ones, so that lanes that read eight numbers each do
+// A chunk is 16 bytes of quants or floats of one row. Activations of N tokens lie in shared memory in up to three forms:
+// - f32, groups of four: the even groups of a row first, then the odd ones, so that lanes that read eight elements each do
 //   not meet in a bank;
-// - int8 in their order (8-bit codes), and int8 with the even elements first, then the odd ones (4-bit codes, whose low
+// - int8 in their order (8-bit quants), and int8 with the even elements first, then the odd ones (4-bit quants, whose low
 //   halves are the even elements);
-// - for either, the scale of each 32 and `scale * sum of the codes` of each 16, for zero points and offsets.
+// - for either, the scale of each 32 and `scale * sum of the quants` of each 16, for zero points and mins.
 // Rounding to int8: core/src/simd/q8.rs, bit by bit.
 
 struct X {
@@ -19,28 +19,28 @@ struct X {
 // Where the group of four that begins at element 4 * g lies.
 DEVICE u32 f32_group(u32 g) { return (g & 1) * (K / 2) + (g >> 1) * 4; }
 
-// BITS of a code, elements of a GROUP, ZERO taken off, OFFSET: there is a plane of offsets. INT8: activations are int8.
-template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
-    const u8* codes;
+// BITS of a quant, elements of a GROUP, ZERO taken off, HAS_MIN: there is a plane of mins. INT8: activations are int8.
+template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes {
+    const u8* quants;
     const u8* scales;
-    const u8* offsets;
+    const u8* mins;
     static const int ELEMENTS = 128 / BITS;
     static const int SCALES = ELEMENTS > GROUP ? ELEMENTS / GROUP : 1;
 
     struct Chunk {
-        uint4 codes;
+        uint4 quants;
         u16 scale[SCALES];
-        u16 offset[SCALES];
+        u16 group_min[SCALES];
     };
 
     DEVICE Chunk load(u32 row, u32 chunk) const {
         Chunk c;
-        c.codes = stream16(codes + (size_t)row * (K / 8 * BITS) + chunk * 16);
+        c.quants = stream16(quants + (size_t)row * (K / 8 * BITS) + chunk * 16);
         const size_t group = (size_t)row * (K / GROUP) + chunk * ELEMENTS / GROUP;
 #pragma unroll
         for (int g = 0; g < SCALES; g++) {
             c.scale[g] = stream2(scales + (group + g) * 2);
-            if (OFFSET) c.offset[g] = stream2(offsets + (group + g) * 2);
+            if (HAS_MIN) c.group_min[g] = stream2(mins + (group + g) * 2);
         }
         return c;
     }
@@ -57,9 +57,9 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
         }
     }
 
-    // The activations that a chunk meets, held by a thread: codes, their scale, and `scale * sum of codes` of each group.
+    // The activations that a chunk meets, held by a thread: quants, their scale, and `scale * sum of quants` of each group.
     struct Mine {
-        uint4 even, odd;  // 8-bit codes: `even` alone, in their order
+        uint4 even, odd;  // 8-bit quants: `even` alone, in their order
         float scale, sum[2];
     };
     DEVICE static Mine nothing() {
@@ -84,13 +84,13 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
         } else {
             m.even = *(const uint4*)(x.q + t * K + chunk * 16);
             m.scale = x.scale[t * (K / 32) + chunk / 2];
-            if (OFFSET) m.sum[0] = sums[chunk];
+            if (HAS_MIN) m.sum[0] = sums[chunk];
         }
         return m;
     }
     // acc + chunk times activations.
-    DEVICE static float meet(const Chunk& c, const Mine& m, float acc) {
-        const uint4 w = c.codes;
+    DEVICE static float mac(const Chunk& c, const Mine& m, float acc) {
+        const uint4 w = c.quants;
         const float scale = from_f16(c.scale[0]);
         if (BITS == 4) {
             int a = 0, b = 0;
@@ -107,7 +107,7 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
             } else {
                 acc += scale * (m.scale * (float)a - (float)ZERO * m.sum[0]);
                 acc += from_f16(c.scale[SCALES - 1]) * (m.scale * (float)b - (float)ZERO * m.sum[1]);
-                if (OFFSET) acc += from_f16(c.offset[SCALES - 1]) * m.sum[1];
+                if (HAS_MIN) acc += from_f16(c.group_min[SCALES - 1]) * m.sum[1];
             }
         } else {
             int a = __dp4a((int)w.x, (int)m.even.x, 0);
@@ -116,7 +116,7 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
             a = __dp4a((int)w.w, (int)m.even.w, a);
             acc += scale * m.scale * (float)a;
         }
-        if (OFFSET) acc += from_f16(c.offset[0]) * m.sum[0];
+        if (HAS_MIN) acc += from_f16(c.group_min[0]) * m.sum[0];
         return acc;
     }
 
@@ -124,7 +124,7 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
     DEVICE static void dot_int8(const Chunk (&c)[R], const X& x, u32 chunk, int t, float (&acc)[R][N]) {
         const Mine m = mine(x, t, chunk);
 #pragma unroll
-        for (int r = 0; r < R; r++) acc[r][t] = meet(c[r], m, acc[r][t]);
+        for (int r = 0; r < R; r++) acc[r][t] = mac(c[r], m, acc[r][t]);
     }
 
     template <int R, int N>
@@ -138,28 +138,28 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
             for (int r = 0; r < R; r++) {
                 float w[8];
                 const int n = part * 8 / GROUP;
-                decode8(c[r].codes, part, from_f16(c[r].scale[n]), w);
-                const float offset = OFFSET ? from_f16(c[r].offset[n]) : 0.0f;
+                dequantize8(c[r].quants, part, from_f16(c[r].scale[n]), w);
+                const float group_min = HAS_MIN ? from_f16(c[r].group_min[n]) : 0.0f;
 #pragma unroll
-                for (int i = 0; OFFSET && i < 8; i++) w[i] += offset;
+                for (int i = 0; HAS_MIN && i < 8; i++) w[i] += group_min;
                 acc[r][t] = dot4(make_float4(w[0], w[1], w[2], w[3]), lo, acc[r][t]);
                 acc[r][t] = dot4(make_float4(w[4], w[5], w[6], w[7]), hi, acc[r][t]);
             }
         }
     }
 
-    // Elements 8 * part .. of a chunk, without the offset.
-    DEVICE static void decode8(const uint4& codes, int part, float scale, float (&w)[8]) {
-        const u32* words = (const u32*)&codes;
+    // Elements 8 * part .. of a chunk, without the min.
+    DEVICE static void dequantize8(const uint4& quants, int part, float scale, float (&w)[8]) {
+        const u32* words = (const u32*)&quants;
 #pragma unroll
         for (int i = 0; i < 8; i++) {
-            int code;
+            int quant;
             if (BITS == 4) {
-                code = (int)((words[part] >> (4 * i)) & 15) - ZERO;
+                quant = (int)((words[part] >> (4 * i)) & 15) - ZERO;
             } else {
-                code = (int)(signed char)(words[part * 2 + i / 4] >> (8 * (i % 4)));
+                quant = (int)(signed char)(words[part * 2 + i / 4] >> (8 * (i % 4)));
             }
-            w[i] = __fmul_rn(scale, (float)code);
+            w[i] = __fmul_rn(scale, (float)quant);
         }
     }
 
@@ -167,34 +167,34 @@ template <int BITS, int GROUP, int ZERO, bool OFFSET, bool INT8> struct Planes {
     DEVICE void load8(u32 row, u32 e, float (&w)[8]) const {
         const size_t group = ((size_t)row * K + e) / GROUP * 2;
         const float scale = from_f16(*(const u16*)(scales + group));
-        const float offset = OFFSET ? from_f16(*(const u16*)(offsets + group)) : 0.0f;
+        const float group_min = HAS_MIN ? from_f16(*(const u16*)(mins + group)) : 0.0f;
         uint4 c = make_uint4(0, 0, 0, 0);
-        const u8* at = codes + ((size_t)row * K + e) / 8 * BITS;
+        const u8* at = quants + ((size_t)row * K + e) / 8 * BITS;
         if (BITS == 4) {
             c.x = *(const u32*)at;
         } else {
             c.x = ((const u32*)at)[0];
             c.y = ((const u32*)at)[1];
         }
-        decode8(c, 0, scale, w);
+        dequantize8(c, 0, scale, w);
 #pragma unroll
-        for (int i = 0; OFFSET && i < 8; i++) w[i] = __fadd_rn(w[i], offset);
+        for (int i = 0; HAS_MIN && i < 8; i++) w[i] = __fadd_rn(w[i], group_min);
     }
 
     // One number, rounded as the processor rounds it.
     DEVICE float at(u32 row, u32 e) const {
         const size_t i = (size_t)row * K + e;
-        const int code = BITS == 4 ? (int)((codes[i / 2] >> (4 * (i & 1))) & 15) - ZERO : (int)(signed char)codes[i];
-        const float w = __fmul_rn(from_f16(*(const u16*)(scales + i / GROUP * 2)), (float)code);
-        return OFFSET ? __fadd_rn(w, from_f16(*(const u16*)(offsets + i / GROUP * 2))) : w;
+        const int quant = BITS == 4 ? (int)((quants[i / 2] >> (4 * (i & 1))) & 15) - ZERO : (int)(signed char)quants[i];
+        const float w = __fmul_rn(from_f16(*(const u16*)(scales + i / GROUP * 2)), (float)quant);
+        return HAS_MIN ? __fadd_rn(w, from_f16(*(const u16*)(mins + i / GROUP * 2))) : w;
     }
 
-    // Asks for rows `from..to` to come to the second-level cache, by all threads of a block of THREADS.
+    // Asks for rows `from..to` to come to L2, by all threads of a block of THREADS.
     DEVICE void fetch(u32 from, u32 to) const {
-        const size_t code_row = K / 8 * BITS, scale_row = K / GROUP * 2;
-        fetch_range(codes + from * code_row, (to - from) * code_row);
+        const size_t quant_row = K / 8 * BITS, scale_row = K / GROUP * 2;
+        fetch_range(quants + from * quant_row, (to - from) * quant_row);
         fetch_range(scales + from * scale_row, (to - from) * scale_row);
-        if (OFFSET) fetch_range(offsets + from * scale_row, (to - from) * scale_row);
+        if (HAS_MIN) fetch_range(mins + from * scale_row, (to - from) * scale_row);
     }
     DEVICE static void fetch_range(const u8* at, size_t bytes) {
         for (size_t i = threadIdx.x * 128; i < bytes; i += THREADS * 128) fetch_line(at + i);
@@ -217,7 +217,7 @@ template <int KIND> struct Floats {
         return c;
     }
 
-    DEVICE static void widen(const uint4& b, float (&w)[8]) {
+    DEVICE static void convert(const uint4& b, float (&w)[8]) {
         const u32* words = (const u32*)&b;
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -255,9 +255,9 @@ template <int KIND> struct Floats {
         return m;
     }
     // acc + chunk times activations.
-    DEVICE static float meet(const Chunk& c, const Mine& m, float acc) {
+    DEVICE static float mac(const Chunk& c, const Mine& m, float acc) {
         float w[8];
-        widen(c.bits, w);
+        convert(c.bits, w);
 #pragma unroll
         for (int i = 0; i < ELEMENTS; i++) acc = fmaf(w[i], m.x[i], acc);
         return acc;
@@ -266,7 +266,7 @@ template <int KIND> struct Floats {
     template <int R, int N> DEVICE static void dot(const Chunk (&c)[R], const X& x, u32 chunk, float (&acc)[R][N]) {
         float w[R][8];
 #pragma unroll
-        for (int r = 0; r < R; r++) widen(c[r].bits, w[r]);
+        for (int r = 0; r < R; r++) convert(c[r].bits, w[r]);
 #pragma unroll
         for (int t = 0; t < N; t++) {
             const float* row = x.f + t * K;
@@ -290,7 +290,7 @@ template <int KIND> struct Floats {
 
     DEVICE void load8(u32 row, u32 e, float (&w)[8]) const {
         const u8* p = data + ((size_t)row * K + e) * SIZE;
-        widen(*(const uint4*)p, w);
+        convert(*(const uint4*)p, w);
         if (KIND == 0) {
             const float4 hi = *(const float4*)(p + 16);
             w[4] = hi.x, w[5] = hi.y, w[6] = hi.z, w[7] = hi.w;
@@ -310,9 +310,9 @@ template <int KIND> struct Floats {
     }
 };
 
-// Eight numbers of a block of 32 that four lanes hold, to int8: codes in two words, the block's scale, and the sum of the
-// codes of these and the neighbour's eight.
-DEVICE void round_int8(const float (&x)[8], uint2& codes, float& scale, int& sum16) {
+// Eight elements of a block of 32 that four lanes hold, to int8: quants in two words, the block's scale, and the sum of the
+// quants of these and the neighbour's eight.
+DEVICE void quantize_int8(const float (&x)[8], uint2& quants, float& scale, int& sum16) {
     u32 most = 0;
 #pragma unroll
     for (int i = 0; i < 8; i++) most = max(most, __float_as_uint(x[i]) & 0x7fffffffu);
@@ -337,7 +337,7 @@ DEVICE void round_int8(const float (&x)[8], uint2& codes, float& scale, int& sum
         if (inverse == 0) q[i] = 0;
         sum += q[i];
     }
-    codes.x = (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (u32)q[3] << 24;
-    codes.y = (q[4] & 255) | (q[5] & 255) << 8 | (q[6] & 255) << 16 | (u32)q[7] << 24;
+    quants.x = (q[0] & 255) | (q[1] & 255) << 8 | (q[2] & 255) << 16 | (u32)q[3] << 24;
+    quants.y = (q[4] & 255) | (q[5] & 255) << 8 | (q[6] & 255) << 16 | (u32)q[7] << 24;
     sum16 = sum + __shfl_xor_sync(FULL, sum, 1);
 }

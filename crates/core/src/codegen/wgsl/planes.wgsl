@@ -1,4 +1,4 @@
-// A weight $W in planes, bound as vec4<u32>: $W_BITS, $W_GROUP, $W_ZERO, $W_OFFSET; planes at $W_AT_SCALES, $W_AT_OFFSETS
+// A weight $W in planes, bound as vec4<u32>: $W_BITS, $W_GROUP, $W_ZERO, $W_HAS_MIN; planes at $W_AT_SCALES, $W_AT_MINS
 // (in words).
 fn $W_half(at: u32, i: u32) -> f32 {
     let word = at + (i >> 1u);
@@ -22,23 +22,23 @@ fn $W_eight(row: u32, i: u32) -> Eight {
         let words = select(four.zw, four.xy, (at & 3u) == 0u);
         e = Eight(vec4<f32>(unpack4xI8(words.x)) * scale, vec4<f32>(unpack4xI8(words.y)) * scale);
     }
-    if $W_OFFSET {
-        let offset = $W_half($W_AT_OFFSETS, group);
-        e = Eight(e.a + offset, e.b + offset);
+    if $W_HAS_MIN {
+        let group_min = $W_half($W_AT_MINS, group);
+        e = Eight(e.a + group_min, e.b + group_min);
     }
     return e;
 }
 
 // One number of a row.
-fn $W_number(row: u32, c: u32) -> f32 {
+fn $W_element(row: u32, c: u32) -> f32 {
     let i = row * K + c;
-    var code: f32;
+    var quant: f32;
     if $W_BITS == 4u {
-        code = f32(($W[i >> 5u][(i >> 3u) & 3u] >> (4u * (i & 7u))) & 15u) - $W_ZERO;
+        quant = f32(($W[i >> 5u][(i >> 3u) & 3u] >> (4u * (i & 7u))) & 15u) - $W_ZERO;
     } else {
-        code = f32(extractBits(i32($W[i >> 4u][(i >> 2u) & 3u]), 8u * (i & 3u), 8u));
+        quant = f32(extractBits(i32($W[i >> 4u][(i >> 2u) & 3u]), 8u * (i & 3u), 8u));
     }
-    let x = $W_half($W_AT_SCALES, i / $W_GROUP) * code;
-    if $W_OFFSET { return x + $W_half($W_AT_OFFSETS, i / $W_GROUP); }
+    let x = $W_half($W_AT_SCALES, i / $W_GROUP) * quant;
+    if $W_HAS_MIN { return x + $W_half($W_AT_MINS, i / $W_GROUP); }
     return x;
 }

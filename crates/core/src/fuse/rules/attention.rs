@@ -8,22 +8,22 @@ use crate::ops::Op;
 use crate::ops::attention::{Attention, Gate};
 use crate::ops::cache_write::CacheWrite;
 use crate::ops::rope::Rope;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::tree::Unary;
 
-pub fn norm_rope(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn norm_rope(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let norm = weighted(node)?;
     let (i, reader) = only_reader(g, node)?;
-    let Op::Rope(rope @ Rope { norm: None, part: None, .. }) = &reader.op else { return None };
+    let Op::Rope(rope @ Rope { norm: None, view: None, .. }) = &reader.op else { return None };
     if norm.group(g.values[node.outs[0]].sig.width) != rope.dim {
         return None;
     }
-    let op = Rope { norm: Some(norm.eps), part: norm.part.clone(), ..rope.clone() };
+    let op = Rope { norm: Some(norm.eps), view: norm.view.clone(), ..rope.clone() };
     make(g, vec![at, i], op, node.ins.clone(), reader.outs.clone())
 }
 
-pub fn rope_cache_write(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn rope_cache_write(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let Op::Attention(Attention { write: None, .. }) = &g.nodes[at].op else { return None };
     let [.., ks, vs] = g.nodes[at].ins[..] else { return None };
     let single = |v: ValueId| {
@@ -34,7 +34,7 @@ pub fn rope_cache_write(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     let x = g.nodes[k].ins[0];
     let (mut remove, mut ins, mut rope) = (vec![k, v], vec![x, g.nodes[v].ins[0]], None);
     if let Some((i, rotation)) = sole_producer(g, x)
-        && let Op::Rope(r @ Rope { part: None, .. }) = &rotation.op
+        && let Op::Rope(r @ Rope { view: None, .. }) = &rotation.op
     {
         remove.push(i);
         ins[0] = rotation.ins[0];
@@ -45,7 +45,7 @@ pub fn rope_cache_write(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     make(g, remove, CacheWrite { pair: true, rope }, ins, vec![ks, vs])
 }
 
-pub fn attention_gate(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn attention_gate(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::Attention(attention @ Attention { gate: Gate::None, .. }) = &node.op else { return None };
     let m = g.only_consumer(node.outs[0])?;
@@ -55,14 +55,14 @@ pub fn attention_gate(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     if !is_mul(mul) || !is_unary(sigmoid, Unary::Sigmoid) || gates.op != attention.half(attention.dim).into() {
         return None;
     }
-    let op = Attention { gate: Gate::Apart, ..attention.clone() };
+    let op = Attention { gate: Gate::Separate, ..attention.clone() };
     let mut ins = node.ins.clone();
     ins.insert(op.operands().gate?, gates.ins[0]);
     let outs = [&mul.outs[..], &node.outs[1..]].concat();
     make(g, vec![at, m, s, c], op, ins, outs)
 }
 
-pub fn mask_cast(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn mask_cast(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::Attention(attention @ Attention { mask: true, .. }) = &node.op else { return None };
     let mut ins = node.ins.clone();
@@ -78,7 +78,7 @@ pub fn mask_cast(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     Some(rewrite)
 }
 
-pub fn attention_write(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn attention_write(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::Attention(attention @ Attention { write: None, .. }) = &node.op else { return None };
     let o = attention.operands();
@@ -94,25 +94,25 @@ pub fn attention_write(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     make(g, vec![i, at], op, ins, vec![node.outs[0], ks, vs])
 }
 
-pub fn attention_rope(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn attention_rope(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::Attention(attention @ Attention { q_rope: None, .. }) = &node.op else { return None };
     let (i, producer) = sole_producer(g, node.ins[0])?;
-    let (part, q_rope) = match &producer.op {
-        Op::Rope(rope) => (rope.part.clone(), Some(Rope { part: None, ..rope.clone() })),
-        Op::Columns(columns) => (Some(columns.clone()), None),
+    let (view, q_rope) = match &producer.op {
+        Op::Rope(rope) => (rope.view.clone(), Some(Rope { view: None, ..rope.clone() })),
+        Op::Slice(slice) => (Some(slice.clone()), None),
         _ => return None,
     };
     let mut ins = [&producer.ins[..], &node.ins[1..]].concat();
     let mut gate = attention.gate;
-    // Queries that stand in a joint row are read there if the gates are too.
-    if let Some(part) = part {
-        let row = attention.operands().gate.filter(|_| gate == Gate::Apart)?;
-        if part != attention.half(0) || node.ins[row] != producer.ins[0] {
+    // Queries that stand in a packed projection are read there if the gates are too.
+    if let Some(view) = view {
+        let row = attention.operands().gate.filter(|_| gate == Gate::Separate)?;
+        if view != attention.half(0) || node.ins[row] != producer.ins[0] {
             return None;
         }
         ins.remove(row + producer.ins.len() - 1);
-        gate = Gate::Joint;
+        gate = Gate::Packed;
     }
     make(g, vec![i, at], Attention { gate, q_rope, ..attention.clone() }, ins, node.outs.clone())
 }

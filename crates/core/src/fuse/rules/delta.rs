@@ -10,11 +10,11 @@ use crate::ops::l2_norm::L2Norm;
 use crate::ops::rms_norm::{RmsNorm, With};
 use crate::ops::state_write::StateWrite;
 use crate::ops::window::Window;
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::tensor::Sig;
 use onetrip_ir::tree::Unary;
 
-pub fn states_in_place(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn states_in_place(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let read_by = |operand: usize| {
         let (r, read) = sole_producer(g, *node.ins.get(operand)?)?;
@@ -42,7 +42,7 @@ pub fn states_in_place(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     }
 }
 
-pub fn conv_group(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn conv_group(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     match &g.nodes[at].op {
         Op::Window(window) => window_and_conv(g, at, window),
         Op::Conv(conv @ Conv { heads: None, .. }) => conv_and_heads(g, at, conv),
@@ -66,8 +66,8 @@ fn window_and_conv(g: &Graph, at: usize, window: &Window) -> Option<Rewrite> {
     make(g, vec![at, w, c], op.clone(), vec![node.ins[1], conv.ins[1], state], vec![conv.outs[0], write.outs[0]])
 }
 
-/// A convolution with its state in place, SiLU, and the L2 norms of q and k, before a delta net that reads v of the joint
-/// row.
+/// A convolution with its state in place, SiLU, and the L2 norms of q and k, before a delta net that reads v of the packed
+/// projection.
 fn conv_and_heads(g: &Graph, at: usize, op: &Conv) -> Option<Rewrite> {
     let conv = &g.nodes[at];
     let [y, state] = conv.outs[..] else { return None };
@@ -75,25 +75,25 @@ fn conv_and_heads(g: &Graph, at: usize, op: &Conv) -> Option<Rewrite> {
     if !is_unary(&g.nodes[s], Unary::Silu) {
         return None;
     }
-    let joint = g.nodes[s].outs[0];
-    let readers = g.consumers(joint);
+    let packed = g.nodes[s].outs[0];
+    let readers = g.consumers(packed);
     let d = readers.iter().copied().find(|&i| matches!(g.nodes[i].op, Op::DeltaNet(_)))?;
     let node = &g.nodes[d];
-    let Op::DeltaNet(delta @ DeltaNet { front: Front::Joint, .. }) = &node.op else { return None };
-    if readers.len() != 3 || g.outputs.contains(&joint) {
+    let Op::DeltaNet(delta @ DeltaNet { front: Front::Packed, .. }) = &node.op else { return None };
+    if readers.len() != 3 || g.outputs.contains(&packed) {
         return None;
     }
     let [(q, first), (k, second)] = [sole_producer(g, node.ins[0])?, sole_producer(g, node.ins[1])?];
     let Op::L2Norm(L2Norm { eps, .. }) = first.op else { return None };
-    let [q_columns, k_columns, v_columns] = delta.columns();
-    let norm = |columns| Op::from(L2Norm { eps, dim: delta.k_dim, part: Some(columns) });
-    let from_joint = first.ins == [joint] && second.ins == [joint] && node.ins[2] == joint;
-    if first.op != norm(q_columns) || second.op != norm(k_columns) || !from_joint {
+    let [q_slice, k_slice, v_slice] = delta.slices();
+    let norm = |slice| Op::from(L2Norm { eps, dim: delta.k_dim, view: Some(slice) });
+    let from_packed = first.ins == [packed] && second.ins == [packed] && node.ins[2] == packed;
+    if first.op != norm(q_slice) || second.op != norm(k_slice) || !from_packed {
         return None;
     }
     let v = g.values.len();
-    let sig = Sig::slot(g.values[joint].sig.rows.clone(), v_columns.len);
-    let values = vec![Value { name: g.values[joint].name.clone(), sig, source: Source::Node }];
+    let sig = Sig::slot(g.values[packed].sig.rows.clone(), v_slice.len);
+    let values = vec![Value { name: g.values[packed].name.clone(), sig, source: Source::Node }];
     let conv = Node {
         name: name_of(g, &[at, s, q, k]),
         op: Conv { heads: Some(delta.heads(eps)), ..op.clone() }.into(),
@@ -101,14 +101,14 @@ fn conv_and_heads(g: &Graph, at: usize, op: &Conv) -> Option<Rewrite> {
         outs: vec![node.ins[0], node.ins[1], v, state],
     };
     let mut rest = node.clone();
-    rest.op = DeltaNet { front: Front::Apart, ..delta.clone() }.into();
+    rest.op = DeltaNet { front: Front::Separate, ..delta.clone() }.into();
     rest.ins[2] = v;
     Some(Rewrite::Make { remove: vec![at, s, q, k, d], made: vec![conv, rest], values })
 }
 
-pub fn delta_conv(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn delta_conv(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
-    let Op::DeltaNet(delta @ DeltaNet { front: Front::Apart, .. }) = &node.op else { return None };
+    let Op::DeltaNet(delta @ DeltaNet { front: Front::Separate, .. }) = &node.op else { return None };
     let (i, conv) = sole_producer(g, node.ins[0])?;
     let Op::Conv(Conv { taps, heads: Some(heads) }) = &conv.op else { return None };
     let (qkv, (last, rest)) = (&node.ins[..3], node.ins[3..].split_last()?);
@@ -116,19 +116,19 @@ pub fn delta_conv(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     if *heads != delta.heads(heads.eps) || conv.outs[..3] != *qkv || !alone || !g.values[*last].sig.is_state() {
         return None;
     }
-    // Joint row and filter; gates and norm; the convolution's state, the delta net's state.
+    // Packed projection and filter; gates and norm; the convolution's state, the delta net's state.
     let ins = [&conv.ins[..2], rest, &[conv.ins[2], *last]].concat();
     let outs = vec![node.outs[0], conv.outs[3], node.outs[1]];
     let front = Front::Conv { taps: *taps, eps: heads.eps };
     make(g, vec![i, at], DeltaNet { front, ..delta.clone() }, ins, outs)
 }
 
-pub fn delta_norm(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn delta_norm(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::DeltaNet(delta @ DeltaNet { norm: None, .. }) = &node.op else { return None };
     let i = g.only_consumer(node.outs[0])?;
     let gated = &g.nodes[i];
-    let Op::RmsNorm(norm @ RmsNorm { weight: true, with: With::Gate, part: None, .. }) = &gated.op else { return None };
+    let Op::RmsNorm(norm @ RmsNorm { weight: true, with: With::Gate, view: None, .. }) = &gated.op else { return None };
     if gated.ins[0] != node.outs[0] || norm.group(delta.v_width()) != delta.v_dim {
         return None;
     }

@@ -8,7 +8,7 @@ use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use crate::ops::matmul::Matmul;
 use crate::ops::rms_norm::{RmsNorm, With};
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::tree::{Tree, Unary};
 
 /// Puts the elementwise reader of a matmul's only output into its epilogue, where `wanted` allows the operand.
@@ -32,12 +32,12 @@ fn into_epilogue(g: &Graph, at: usize, wanted: fn(&Graph, ValueId) -> bool) -> O
     make(g, vec![at, i], Matmul { outputs: vec![tree], ..matmul.clone() }, ins, reader.outs.clone())
 }
 
-pub fn bias_epilogue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn bias_epilogue(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let (_, reader) = only_reader(g, &g.nodes[at])?;
     is_add(reader).then(|| into_epilogue(g, at, |g, v| is_weight_row(&g.values[v])))?
 }
 
-pub fn gate_chain(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn gate_chain(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let (_, reader) = only_reader(g, &g.nodes[at])?;
     (!gates_a_norm(g, reader)).then(|| into_epilogue(g, at, |g, v| is_weight_row(&g.values[v])))?
 }
@@ -49,7 +49,7 @@ fn gates_a_norm(g: &Graph, node: &Node) -> bool {
     is_unary(node, Unary::Silu) && only_reader(g, node).is_some_and(|(_, reader)| gates(reader))
 }
 
-pub fn residual_epilogue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn residual_epilogue(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::Matmul(matmul) = &node.op else { return None };
     let (i, reader) = only_reader(g, node)?;
@@ -76,7 +76,7 @@ pub fn residual_epilogue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     Some(Rewrite::Make { remove: vec![at, i], made: vec![product, normed], values: vec![] })
 }
 
-pub fn gate_up(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn gate_up(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::Elementwise(e) = &node.op else { return None };
     let [gate, up] = node.ins[..] else { return None };
@@ -123,17 +123,17 @@ fn feeds_a_delta_net(g: &Graph, x: ValueId) -> bool {
     projections.flat_map(|i| &g.nodes[i].outs).any(|&out| g.consumers(out).iter().any(recurrent))
 }
 
-pub fn merged_projections(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn merged_projections(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     merged(g, at, feeds_a_delta_net)
 }
 
-pub fn merged_qkv(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn merged_qkv(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     merged(g, at, |_, _| true)
 }
 
-pub fn norm_prologue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn norm_prologue(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
-    let norm = weighted(node).filter(|norm| norm.part.is_none())?;
+    let norm = weighted(node).filter(|norm| norm.view.is_none())?;
     let (i, reader) = only_reader(g, node)?;
     let Op::Matmul(matmul @ Matmul { norm: None, .. }) = &reader.op else { return None };
     let reads_once = reader.ins.iter().filter(|&&v| v == node.outs[0]).count() == 1 && reader.ins[0] == node.outs[0];
@@ -145,7 +145,7 @@ pub fn norm_prologue(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     make(g, vec![at, i], Matmul { norm: Some(norm.eps), ..matmul.clone() }, ins, reader.outs.clone())
 }
 
-pub fn elementwise_chain(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn elementwise_chain(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::Elementwise(first) = &node.op else { return None };
     let (i, reader) = only_reader(g, node)?;

@@ -11,11 +11,11 @@ use crate::ops::gather_rows::GatherRows;
 use crate::ops::l2_norm::L2Norm;
 use crate::ops::rms_norm::{RmsNorm, With};
 use crate::ops::rope::Rope;
-use onetrip_ir::context::Setting;
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::context::LoweringContext;
+use onetrip_ir::tensor::Slice;
 use onetrip_ir::tree::Tree;
 
-pub fn empty_nodes(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn empty_nodes(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     // A chain of them goes from its end.
     let mut node = at;
     loop {
@@ -38,7 +38,7 @@ pub fn empty_nodes(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     }
 }
 
-pub fn embedding_scale(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn embedding_scale(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::Embed(embed) = &node.op else { return None };
     let (i, scale) = only_reader(g, node)?;
@@ -48,25 +48,23 @@ pub fn embedding_scale(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
         .then(|| make(g, vec![at, i], Embed { scale: embed.scale * c }, node.ins.clone(), scale.outs.clone()))?
 }
 
-pub fn columns_in_place(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn slices_in_place(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
-    let Op::Columns(columns) = &node.op else { return None };
+    let Op::Slice(slice) = &node.op else { return None };
     let (i, reader) = only_reader(g, node)?;
-    let (x, part) = (node.outs[0], Some(columns.clone()));
+    let (x, view) = (node.outs[0], Some(slice.clone()));
     let (operand, op): (usize, Op) = match &reader.op {
-        Op::L2Norm(norm @ L2Norm { part: None, .. }) if runs(columns, norm.dim) => {
-            (0, L2Norm { part, ..norm.clone() }.into())
+        Op::L2Norm(norm @ L2Norm { view: None, .. }) if runs(slice, norm.dim) => {
+            (0, L2Norm { view, ..norm.clone() }.into())
         }
-        Op::RmsNorm(norm @ RmsNorm { part: None, .. })
-            if norm.with != With::Sum && runs(columns, norm.group(g.values[x].sig.width)) =>
+        Op::RmsNorm(norm @ RmsNorm { view: None, .. })
+            if norm.with != With::Sum && runs(slice, norm.group(g.values[x].sig.width)) =>
         {
-            (0, RmsNorm { part, ..norm.clone() }.into())
+            (0, RmsNorm { view, ..norm.clone() }.into())
         }
-        Op::Rope(rope @ Rope { part: None, .. }) if runs(columns, rope.dim) => {
-            (0, Rope { part, ..rope.clone() }.into())
-        }
-        Op::DeltaNet(delta @ DeltaNet { front: Front::Apart, .. }) if *columns == delta.columns()[2] => {
-            (2, DeltaNet { front: Front::Joint, ..delta.clone() }.into())
+        Op::Rope(rope @ Rope { view: None, .. }) if runs(slice, rope.dim) => (0, Rope { view, ..rope.clone() }.into()),
+        Op::DeltaNet(delta @ DeltaNet { front: Front::Separate, .. }) if *slice == delta.slices()[2] => {
+            (2, DeltaNet { front: Front::Packed, ..delta.clone() }.into())
         }
         _ => return None,
     };
@@ -79,20 +77,20 @@ pub fn columns_in_place(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
 }
 
 /// Runs of `dim` numbers stay adjacent in these columns.
-fn runs(columns: &Columns, dim: usize) -> bool {
-    dim > 0 && columns.len.is_multiple_of(dim)
+fn runs(slice: &Slice, dim: usize) -> bool {
+    dim > 0 && slice.len.is_multiple_of(dim)
 }
 
-pub fn one_index_gathers(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn one_index_gathers(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let is_gather = |i: usize| matches!(g.nodes[i].op, Op::GatherRows(_));
     let other = (at + 1..g.nodes.len()).find(|&i| is_gather(at) && is_gather(i))?;
     let (a, b) = (&g.nodes[at], &g.nodes[other]);
     make(g, vec![at, other], GatherRows, [&a.ins[..], &b.ins].concat(), [&a.outs[..], &b.outs].concat())
 }
 
-pub fn output_gathers(g: &Graph, setting: &Setting, at: usize) -> Option<Rewrite> {
+pub fn output_gathers(g: &Graph, ctx: &LoweringContext, at: usize) -> Option<Rewrite> {
     let is_gather = |&i: &usize| matches!(g.nodes[i].op, Op::GatherRows(_));
-    if !setting.one_each || !is_gather(&at) {
+    if !ctx.one_each || !is_gather(&at) {
         return None;
     }
     // All at once: what one gives and what another gives meet in a sum.

@@ -5,7 +5,7 @@ use crate::fuse::rewrite::{Rewrite, is_weight_row};
 use crate::graph::{Graph, Node};
 use crate::ops::Op;
 use crate::ops::rms_norm::{RmsNorm, With};
-use onetrip_ir::context::Setting;
+use onetrip_ir::context::LoweringContext;
 use onetrip_ir::tree::Unary;
 
 /// The node is a weighted norm of whole rows or columns, and nothing else.
@@ -16,7 +16,7 @@ pub fn weighted(node: &Node) -> Option<&RmsNorm> {
     }
 }
 
-pub fn norm_weight(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn norm_weight(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::RmsNorm(norm @ RmsNorm { weight: false, with: With::Nothing, .. }) = &node.op else { return None };
     let (i, mul) = only_reader(g, node)?;
@@ -28,7 +28,7 @@ pub fn norm_weight(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     make(g, vec![at, i], RmsNorm { weight: true, ..norm.clone() }, vec![node.ins[0], weight], mul.outs.clone())
 }
 
-pub fn gated_norm(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn gated_norm(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let norm = weighted(node)?;
     let (m, mul) = only_reader(g, node)?;
@@ -41,7 +41,7 @@ pub fn gated_norm(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     make(g, vec![at, m, s], RmsNorm { with: With::Gate, ..norm.clone() }, ins, mul.outs.clone())
 }
 
-pub fn norm_residual(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn norm_residual(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let norm = weighted(node)?;
     let (i, add) = only_reader(g, node)?;
@@ -53,14 +53,14 @@ pub fn norm_residual(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
     make(g, vec![at, i], RmsNorm { with: With::Residual, ..norm.clone() }, ins, add.outs.clone())
 }
 
-pub fn residual_norm(g: &Graph, _: &Setting, at: usize) -> Option<Rewrite> {
+pub fn residual_norm(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let add = &g.nodes[at];
     let ([a, b], sum) = (add.ins[..].first_chunk()?, *add.outs.first()?);
     let fits = |v: usize| g.values[v].sig == g.values[sum].sig;
     if !is_add(add) || !fits(*a) || !fits(*b) {
         return None;
     }
-    let norm_of_it = |&i: &usize| weighted(&g.nodes[i]).is_some_and(|n| n.part.is_none()) && g.nodes[i].ins[0] == sum;
+    let norm_of_it = |&i: &usize| weighted(&g.nodes[i]).is_some_and(|n| n.view.is_none()) && g.nodes[i].ins[0] == sum;
     let i = g.consumers(sum).into_iter().find(norm_of_it)?;
     let node = &g.nodes[i];
     let op = RmsNorm { with: With::Sum, ..weighted(node)?.clone() };

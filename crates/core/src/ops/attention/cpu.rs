@@ -1,9 +1,9 @@
 //! Attention on the CPU.
 //!
-//! - `rows` (up to 8 rows): one item per (token, query head). A fused write needs no join: each item makes the
+//! - `decode` (up to 8 rows): one item per (token, query head). A fused write needs no join: each item makes the
 //!   step's own keys anew in its scratch, rounded as the cache rounds them, and the first head of each group
 //!   stores those of its own token; nobody reads from the cache what is written in the same dispatch.
-//! - `blocks` (more rows): one item per (16 queries of a sequence, head), streaming over blocks of keys with a
+//! - `prefill` (more rows): one item per (16 queries of a sequence, head), streaming over blocks of keys with a
 //!   running maximum and sum. A fused write is a step of its own before it.
 
 use super::*;
@@ -20,14 +20,14 @@ const KEYS: usize = 64;
 
 /// One of the two caches as a kernel reads it.
 #[derive(Clone, Copy)]
-struct Side {
+struct CacheSide {
     arg: usize,
     cache: Cache,
     dtype: DType,
     row_bytes: usize,
 }
 
-impl Side {
+impl CacheSide {
     /// Runs of adjacent positions `from..to` of a head: (first position, bytes of the run's vectors).
     fn runs<'a>(
         self,
@@ -61,31 +61,31 @@ impl Side {
     }
 }
 
-/// `scale · q·k` for packed rows of a cache; quantized rows are widened into `wide` first.
-fn scores(c: &CpuCall, side: Side, rows: &[u8], q: &[f32], scale: f32, wide: &mut [f32], out: &mut [f32]) {
+/// `scale · q·k` for packed rows of a cache; quantized rows are dequantized into `dequantized` first.
+fn scores(c: &CpuCall, side: CacheSide, rows: &[u8], q: &[f32], scale: f32, dequantized: &mut [f32], out: &mut [f32]) {
     let dim = side.cache.dim;
     match side.float() {
         Some(kind) => (c.simd.scores)(kind, rows, out.len(), dim, q, scale, out),
         None => {
             for (rows, out) in rows.chunks(KEYS * side.row_bytes).zip(out.chunks_mut(KEYS)) {
-                let wide = &mut wide[..out.len() * dim];
-                side.dtype.def().dequantize(rows, wide);
-                (c.simd.scores)(FloatKind::F32, bytemuck::cast_slice(wide), out.len(), dim, q, scale, out);
+                let dequantized = &mut dequantized[..out.len() * dim];
+                side.dtype.def().dequantize(rows, dequantized);
+                (c.simd.scores)(FloatKind::F32, bytemuck::cast_slice(dequantized), out.len(), dim, q, scale, out);
             }
         }
     }
 }
 
 /// `out += Σ p v` for packed rows of a cache.
-fn mix(c: &CpuCall, side: Side, rows: &[u8], p: &[f32], wide: &mut [f32], out: &mut [f32]) {
+fn mix(c: &CpuCall, side: CacheSide, rows: &[u8], p: &[f32], dequantized: &mut [f32], out: &mut [f32]) {
     let dim = side.cache.dim;
     match side.float() {
         Some(kind) => (c.simd.mix1)(kind, rows, p.len(), dim, p, out),
         None => {
             for (rows, p) in rows.chunks(KEYS * side.row_bytes).zip(p.chunks(KEYS)) {
-                let wide = &mut wide[..p.len() * dim];
-                side.dtype.def().dequantize(rows, wide);
-                (c.simd.mix1)(FloatKind::F32, bytemuck::cast_slice(wide), p.len(), dim, p, out);
+                let dequantized = &mut dequantized[..p.len() * dim];
+                side.dtype.def().dequantize(rows, dequantized);
+                (c.simd.mix1)(FloatKind::F32, bytemuck::cast_slice(dequantized), p.len(), dim, p, out);
             }
         }
     }
@@ -99,14 +99,14 @@ fn softcap(c: &CpuCall, cap: Option<f32>, scores: &mut [f32]) {
     }
 }
 
-pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     let o = op.operands();
     let sigs = [&site.ins[o.states], &site.ins[o.states + 1]];
     let supported = |s: &&Sig| matches!(s.dtype, DType::F32 | DType::F16) || s.dtype.row_bytes(op.dim).is_some();
     if !sigs.iter().all(supported) {
         return Lowering::Gap("the head size is no whole number of the cache format's blocks");
     }
-    let side = |i: usize| Side {
+    let side = |i: usize| CacheSide {
         arg: o.states + i,
         cache: Cache { heads: op.kv_heads, dim: op.dim },
         dtype: sigs[i].dtype,
@@ -114,7 +114,7 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
     };
     let (ks, vs) = (side(0), side(1));
     let kernel_op = op.clone();
-    if site.class.is_small() {
+    if site.bucket.is_small() {
         let form = if op.write.is_some() {
             "rope+write"
         } else if op.q_rope.is_some() {
@@ -124,38 +124,38 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
         };
         return Lowering::one(
             site,
-            format!("attention/rows.{form}"),
+            format!("attention/decode.{form}"),
             Expr::T * op.heads,
             1,
             op.cost(site),
-            move |c, s| rows(c, s, &kernel_op, ks, vs),
+            move |c, s| decode(c, s, &kernel_op, ks, vs),
         );
     }
     let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
-    let code = move |c: &CpuCall, s: &mut Scratch| blocks(c, s, &kernel_op, ks, vs);
+    let code = move |c: &CpuCall, s: &mut Scratch| prefill(c, s, &kernel_op, ks, vs);
     let Some(write) = &op.write else {
-        return Lowering::one(site, "attention/blocks", grid, 1, op.cost(site), code);
+        return Lowering::one(site, "attention/prefill", grid, 1, op.cost(site), code);
     };
     // Two launches: the write, then attention that reads what was written.
     let ins = o.of_write().map(|i| site.ins[i].clone()).collect();
-    let write_site = Site { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
-    let Lowering::Steps { mut steps, .. } = write.cpu(&write_site) else {
+    let write_site = OpSite { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
+    let Lowering::Steps { mut launches, .. } = write.cpu(&write_site) else {
         return Lowering::Gap("the cache write in front of attention has no CPU kernel");
     };
-    steps[0].args = o.of_write().map(Arg::In).collect();
+    launches[0].args = o.of_write().map(Arg::In).collect();
     let rest = Attention { write: None, ..op.clone() };
     let mut ins = site.ins[..o.k].to_vec();
     ins.extend_from_slice(&site.ins[o.k + 2 + o.k_norm.is_some() as usize..]);
-    let rest_site = Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() };
-    let Lowering::Steps { steps: mut attend, .. } =
-        Lowering::one(&rest_site, "attention/blocks", grid, 1, rest.cost(&rest_site), code)
+    let rest_site = OpSite { ins, outs: site.outs[..1].to_vec(), ..site.clone() };
+    let Lowering::Steps { launches: mut attend, .. } =
+        Lowering::one(&rest_site, "attention/prefill", grid, 1, rest.cost(&rest_site), code)
     else {
         return Lowering::Gap("unreachable: the lowering of one step has steps");
     };
     // The kernel addresses operands by their place in the whole op.
     attend[0].args = (0..o.count).map(Arg::In).chain([Arg::Out(0)]).collect();
-    steps.append(&mut attend);
-    Lowering::Steps { steps, scratch: vec![] }
+    launches.append(&mut attend);
+    Lowering::Steps { launches, scratch: vec![] }
 }
 
 /// Index of the output among the args: after all inputs.
@@ -163,20 +163,20 @@ fn out_arg(op: &Attention) -> usize {
     op.operands().count
 }
 
-/// Multiplies a head's output by the sigmoid of its gate, if there is one. `wide` is scratch for a head.
-fn gate(c: &CpuCall, op: &Attention, row: usize, head: usize, wide: &mut [f32], out: &mut [f32]) {
+/// Multiplies a head's output by the sigmoid of its gate, if there is one. `dequantized` is scratch for a head.
+fn gate(c: &CpuCall, op: &Attention, row: usize, head: usize, dequantized: &mut [f32], out: &mut [f32]) {
     if let Some(arg) = op.operands().gate {
         let at = (row * op.heads + head) * 2 * op.dim + op.dim;
-        wide.copy_from_slice(&c.f32s(arg)[at..at + op.dim]);
-        (c.simd.sigmoid)(wide);
-        out.iter_mut().zip(wide).for_each(|(o, g)| *o *= *g);
+        dequantized.copy_from_slice(&c.f32s(arg)[at..at + op.dim]);
+        (c.simd.sigmoid)(dequantized);
+        out.iter_mut().zip(dequantized).for_each(|(o, g)| *o *= *g);
     }
 }
 
-fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) {
+fn decode(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: CacheSide, vs: CacheSide) {
     let (o, dim, group) = (op.operands(), op.dim, op.heads / op.kv_heads);
     let longest = c.bind.l as usize;
-    let own_max = c.bind.t as usize;
+    let step_max = c.bind.t as usize;
     while let Some(range) = c.items.take() {
         for item in range {
             let (row, head) = (item / op.heads, item % op.heads);
@@ -184,15 +184,16 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
             let seq = c.batch.seq[row] as usize;
             let (pos, span) = (c.batch.positions[row], &c.batch.seqs[seq]);
             let first = op.window.map_or(0, |w| (pos + 1).saturating_sub(w));
-            // Positions from `own` on are of this step: made here if this op writes, read from the cache if it does not.
+            // Positions from `step_first` on are of this step: made here if this op writes, read from the cache if it does not.
             // Either way they are added up apart from the older ones, so that fused and not gives the same bits.
-            let own = (span.length - span.count).max(first);
-            let sizes = [dim * 4, longest * 4, dim * 4, KEYS * dim * 4, own_max * ks.row_bytes, own_max * vs.row_bytes];
-            let [q, p, k, wide, own_k, own_v] = scratch.split(sizes);
+            let step_first = (span.length - span.count).max(first);
+            let sizes =
+                [dim * 4, longest * 4, dim * 4, KEYS * dim * 4, step_max * ks.row_bytes, step_max * vs.row_bytes];
+            let [q, p, k, dequantized, step_k, step_v] = scratch.split(sizes);
             let q: &mut [f32] = bytemuck::cast_slice_mut(q);
             let p: &mut [f32] = bytemuck::cast_slice_mut(p);
             let k: &mut [f32] = bytemuck::cast_slice_mut(k);
-            let wide: &mut [f32] = bytemuck::cast_slice_mut(wide);
+            let dequantized: &mut [f32] = bytemuck::cast_slice_mut(dequantized);
 
             let at = (row * op.heads + head) * op.q_stride();
             let x = &c.f32s(0)[at..at + dim];
@@ -200,50 +201,50 @@ fn rows(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) 
                 Some(rope) => rope.head(c, row, o.q_norm.map(|i| c.f32s(i)), x, q),
                 None => q.copy_from_slice(x),
             }
-            let n_own = if op.write.is_some() { (pos + 1 - own) as usize } else { 0 };
-            let end = pos + 1 - n_own as u32;
+            let n_step = if op.write.is_some() { (pos + 1 - step_first) as usize } else { 0 };
+            let end = pos + 1 - n_step as u32;
             if let Some(write) = &op.write {
-                for (i, t) in (0..n_own).map(|i| (i, row + 1 + i - n_own)) {
+                for (i, t) in (0..n_step).map(|i| (i, row + 1 + i - n_step)) {
                     let at = (t * op.kv_heads + kv) * dim;
                     let x = &c.f32s(o.k)[at..at + dim];
                     match &write.rope {
                         Some(rope) => rope.head(c, t, o.k_norm.map(|i| c.f32s(i)), x, k),
                         None => k.copy_from_slice(x),
                     }
-                    encode_row(ks.dtype, k, &mut own_k[i * ks.row_bytes..(i + 1) * ks.row_bytes]);
+                    encode_row(ks.dtype, k, &mut step_k[i * ks.row_bytes..(i + 1) * ks.row_bytes]);
                     let v = &c.f32s(o.k + 1)[at..at + dim];
-                    encode_row(vs.dtype, v, &mut own_v[i * vs.row_bytes..(i + 1) * vs.row_bytes]);
+                    encode_row(vs.dtype, v, &mut step_v[i * vs.row_bytes..(i + 1) * vs.row_bytes]);
                 }
                 if head % group == 0 {
                     let (page, offset) = c.batch.cache_slot(seq, pos);
                     let page_len = c.batch.page_len as usize;
-                    for (side, rows) in [(ks, &*own_k), (vs, &*own_v)] {
+                    for (side, rows) in [(ks, &*step_k), (vs, &*step_v)] {
                         let at = slot_bytes(side.cache, side.row_bytes, page_len, page, kv, offset);
-                        let own = &rows[(n_own - 1) * side.row_bytes..n_own * side.row_bytes];
+                        let own = &rows[(n_step - 1) * side.row_bytes..n_step * side.row_bytes];
                         c.write_bytes(side.arg, at..at + side.row_bytes).copy_from_slice(own);
                     }
                 }
             }
 
             let p = &mut p[..(pos + 1 - first) as usize];
-            for (at, rows) in ks.runs(c, seq, kv, first, own).chain(ks.runs(c, seq, kv, own, end)) {
+            for (at, rows) in ks.runs(c, seq, kv, first, step_first).chain(ks.runs(c, seq, kv, step_first, end)) {
                 let n = rows.len() / ks.row_bytes;
                 let at = (at - first) as usize;
-                scores(c, ks, rows, q, op.scale, wide, &mut p[at..at + n]);
+                scores(c, ks, rows, q, op.scale, dequantized, &mut p[at..at + n]);
             }
             let from = (end - first) as usize;
-            scores(c, ks, &own_k[..n_own * ks.row_bytes], q, op.scale, wide, &mut p[from..]);
+            scores(c, ks, &step_k[..n_step * ks.row_bytes], q, op.scale, dequantized, &mut p[from..]);
             softcap(c, op.softcap, p);
             let max = (c.simd.max)(p);
             let sum = (c.simd.softmax_exp)(p, max);
             let out = c.write(out_arg(op), item * dim..(item + 1) * dim);
             out.fill(0.0);
-            for (at, rows) in vs.runs(c, seq, kv, first, own).chain(vs.runs(c, seq, kv, own, end)) {
+            for (at, rows) in vs.runs(c, seq, kv, first, step_first).chain(vs.runs(c, seq, kv, step_first, end)) {
                 let n = rows.len() / vs.row_bytes;
                 let at = (at - first) as usize;
-                mix(c, vs, rows, &p[at..at + n], wide, out);
+                mix(c, vs, rows, &p[at..at + n], dequantized, out);
             }
-            mix(c, vs, &own_v[..n_own * vs.row_bytes], &p[from..], wide, out);
+            mix(c, vs, &step_v[..n_step * vs.row_bytes], &p[from..], dequantized, out);
             let norm = 1.0 / sum;
             out.iter_mut().for_each(|x| *x *= norm);
             gate(c, op, row, head, q, out);
@@ -264,7 +265,7 @@ fn query_block(c: &CpuCall, mut block: usize) -> Option<(usize, usize, usize)> {
     None
 }
 
-fn blocks(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side) {
+fn prefill(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: CacheSide, vs: CacheSide) {
     let (o, dim, group) = (op.operands(), op.dim, op.heads / op.kv_heads);
     while let Some(range) = c.items.take() {
         for item in range {
@@ -292,8 +293,8 @@ fn blocks(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side
                 // A block of keys ends where its page ends.
                 let page_left = c.batch.page_len - from % c.batch.page_len;
                 let keys = (KEYS as u32).min(page_left).min(end - from) as usize;
-                widen_keys(c, ks, seq, head / group, from, keys, v, kt);
-                widen(c, vs, seq, head / group, from, keys, v);
+                dequantize_keys(c, ks, seq, head / group, from, keys, v, kt);
+                dequantize(c, vs, seq, head / group, from, keys, v);
                 p[..n * KEYS].fill(0.0);
                 let operands = Mix { p: q, p_stride: dim, v: kt, v_stride: KEYS, m: n, n: dim, d: keys };
                 (c.simd.mix)(&operands, p, KEYS);
@@ -335,7 +336,7 @@ fn blocks(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: Side, vs: Side
 
 /// Vectors of `n` adjacent positions of one page, as f32 `[n, dim]`.
 #[allow(clippy::too_many_arguments)]
-fn widen(c: &CpuCall, side: Side, seq: usize, head: usize, from: u32, n: usize, out: &mut [f32]) {
+fn dequantize(c: &CpuCall, side: CacheSide, seq: usize, head: usize, from: u32, n: usize, out: &mut [f32]) {
     for (at, rows) in side.runs(c, seq, head, from, from + n as u32) {
         let first = (at - from) as usize * side.cache.dim;
         let len = rows.len() / side.row_bytes * side.cache.dim;
@@ -350,16 +351,16 @@ fn widen(c: &CpuCall, side: Side, seq: usize, head: usize, from: u32, n: usize, 
     }
 }
 
-/// Keys of `n` adjacent positions of one page, turned: `[dim][KEYS]`. `wide` is scratch for quantized caches.
+/// Keys of `n` adjacent positions of one page, turned: `[dim][KEYS]`. `dequantized` is scratch for quantized caches.
 #[allow(clippy::too_many_arguments)]
-fn widen_keys(
+fn dequantize_keys(
     c: &CpuCall,
-    side: Side,
+    side: CacheSide,
     seq: usize,
     head: usize,
     from: u32,
     n: usize,
-    wide: &mut [f32],
+    dequantized: &mut [f32],
     out: &mut [f32],
 ) {
     let dim = side.cache.dim;
@@ -370,8 +371,8 @@ fn widen_keys(
             }
         }
         None => {
-            widen(c, side, seq, head, from, n, wide);
-            let rows = bytemuck::cast_slice(&wide[..n * dim]);
+            dequantize(c, side, seq, head, from, n, dequantized);
+            let rows = bytemuck::cast_slice(&dequantized[..n * dim]);
             (c.simd.transpose)(FloatKind::F32, rows, n, dim, out, KEYS);
         }
     }

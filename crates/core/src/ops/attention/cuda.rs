@@ -1,16 +1,16 @@
 //! Attention in CUDA.
 //!
-//! - `rows` (up to 8 rows): one launch, which also rotates, writes the cache, splits the visible positions over blocks
+//! - `decode_split_kv` (up to 8 rows): one launch, which also rotates, writes the cache, splits the visible positions over blocks
 //!   and adds the parts up.
-//! - `each` (more rows, each the one token of its sequence, caches in f16): the same, for rows that fill the device; its output
-//!   may be 16-bit pieces.
-//! - more rows: a fused write is a step of its own in front, then `tiles` where there are tensor
-//!   cores and the shared memory for it, else `blocks`.
+//! - `decode_batched` (more rows, each the one token of its sequence, caches in f16): the same, for rows that fill the device; its output
+//!   may be MMA fragments.
+//! - more rows: a fused write is a step of its own in front, then `prefill_mma` where there are tensor
+//!   cores and the shared memory for it, else `prefill_simt`.
 
 use super::*;
 use crate::codegen::cuda::{HALF, HEADS, TENSOR, Unit, cache_type, caps};
 use crate::ops::rope::cuda::set_rope;
-use onetrip_ir::device::ZERO_WORDS;
+use onetrip_ir::device::ZEROED_WORKSPACE_WORDS;
 
 /// Query heads of a block at most: they share keys, and each takes registers.
 const HEADS_PER_BLOCK: usize = 8;
@@ -18,27 +18,27 @@ const HEADS_PER_BLOCK: usize = 8;
 const QUERIES: usize = 16;
 const KEYS: usize = 32;
 
-pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     let o = op.operands();
     let types = [0, 1].map(|i| cache_type(&site.ins[o.states + i], op.dim));
     let [Some(keys), Some(values)] = types else {
         return Lowering::Gap("caches of this type and head size have no CUDA kernel");
     };
     if op.dim > 256 {
-        return Lowering::Gap("heads of more than 256 numbers have no CUDA kernel");
+        return Lowering::Gap("heads of more than 256 elements have no CUDA kernel");
     }
     if (0..o.states).filter(|i| o.mask != Some(*i)).any(|i| site.ins[i].dtype != DType::F32) {
         return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
     }
-    if !site.class.is_small()
-        && let Some(answer) = each(op, site, [keys, values])
+    if !site.bucket.is_small()
+        && let Some(answer) = decode_batched(op, site, [keys, values])
     {
         return answer;
     }
-    if site.outs[0].is_pieces() {
-        return Lowering::Gap("only attention of many sequences, one token each, gives 16-bit pieces");
+    if site.outs[0].is_mma_fragment() {
+        return Lowering::Gap("only attention of many sequences, one token each, gives MMA fragment layout");
     }
-    if site.class.is_small() { rows(op, site, keys, values) } else { blocks(op, site, keys, values) }
+    if site.bucket.is_small() { decode_split_kv(op, site, keys, values) } else { prefill(op, site, keys, values) }
 }
 
 /// What both kernels set.
@@ -67,7 +67,7 @@ fn unit(op: &Attention, threads: u32, keys: &str, values: &str, writes: bool) ->
     unit
 }
 
-/// How `rows` shares its work.
+/// How `decode_split_kv` shares its work.
 struct Shares {
     /// Query heads of a block.
     together: usize,
@@ -81,11 +81,11 @@ fn together(op: &Attention, most: usize) -> usize {
     (1..=group.min(most)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1)
 }
 
-/// Of blocks of at most `most` heads, `filled` should be on two multiprocessors.
-fn shares(op: &Attention, site: &Site, most: usize, filled: usize) -> Shares {
+/// Of blocks of at most `most` heads, `filled` should be on two SMs.
+fn shares(op: &Attention, site: &OpSite, most: usize, filled: usize) -> Shares {
     let together = together(op, most);
     // One token fills the device; more tokens need fewer parts.
-    let tokens = if site.class == RowClass::One { 1 } else { 8 };
+    let tokens = if site.bucket == RowBucket::R1 { 1 } else { 8 };
     let blocks = filled * caps(site).sms as usize / 2;
     Shares { together, splits: blocks.div_ceil(op.heads / together * tokens).clamp(1, 128) }
 }
@@ -103,7 +103,7 @@ fn set_write(unit: &mut Unit, op: &Attention) {
         unit.set("K_IN", "((const float*)0)").set("V_IN", "((const float*)0)");
     }
     unit.write("OUT", "float", Arg::Out(0));
-    unit.update("PART_SUMS", "float", Arg::Scratch(0)).update("ZEROS", "u32", Arg::Zeros);
+    unit.update("KV_PARTIALS", "float", Arg::Scratch(0)).update("SEMAPHORES", "u32", Arg::ZeroedWorkspace);
 }
 
 fn form(op: &Attention) -> &'static str {
@@ -114,9 +114,9 @@ fn form(op: &Attention) -> &'static str {
     }
 }
 
-fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
+fn decode_split_kv(op: &Attention, site: &OpSite, keys: &str, values: &str) -> Lowering {
     if [keys, values] == ["CACHE_F16"; 2] && caps(site).sm >= 80 {
-        return rows_f16(op, site, keys);
+        return decode_split_kv_mma(op, site, keys);
     }
     let o = op.operands();
     let Shares { together, splits } =
@@ -130,24 +130,25 @@ fn rows(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
     unit.set("LPK", lanes);
     set_write(&mut unit, op);
     let row = |i: usize| site.ins[o.states + i].dtype.row_bytes(op.dim).unwrap_or(0);
-    let own = if op.write.is_some() { 8 * (row(0) + row(1)) } else { 0 };
-    let shared = 4 * (together * (1 + threads / 32) * op.dim + op.dim + together * splits) + own;
+    let step_bytes = if op.write.is_some() { 8 * (row(0) + row(1)) } else { 0 };
+    let shared = 4 * (together * (1 + threads / 32) * op.dim + op.dim + together * splits) + step_bytes;
     if shared > caps(site).shared as usize {
         return Lowering::Gap("heads of this size do not fit shared memory");
     }
-    unit.shared(shared).part(HEADS).part(include_str!("own.cu")).part(include_str!("kernel.cu"));
+    unit.shared(shared).part(HEADS).part(include_str!("step_kv.cu")).part(include_str!("decode_split_kv_simt.cu"));
     let scratch = vec![Expr::T * (op.heads * splits * (op.dim + 4) * 4)];
-    let step = unit.step(format!("attention/rows.{}", form(op)), Expr::T * (blocks * splits), op.cost(site));
-    Lowering::Steps { steps: vec![step], scratch }
+    let launch =
+        unit.launch(format!("attention/decode_split_kv.{}", form(op)), Expr::T * (blocks * splits), op.cost(site));
+    Lowering::Steps { launches: vec![launch], scratch }
 }
 
 /// Few rows over caches in f16.
-fn rows_f16(op: &Attention, site: &Site, cache: &str) -> Lowering {
-    // Registers allow three blocks on a multiprocessor, two with large heads; not all of them find a cluster's room.
+fn decode_split_kv_mma(op: &Attention, site: &OpSite, cache: &str) -> Lowering {
+    // Registers allow three blocks on an SM, two with large heads; not all of them find a cluster's room.
     let Shares { together, splits } = shares(op, site, HEADS_PER_BLOCK, if op.dim > 128 { 3 } else { 5 });
     let blocks = op.heads / together;
     // Clusters of blocks came with 9.0; eight is what every such device has. Smaller ones fill a device better.
-    let largest = if site.class == RowClass::One { 8 } else { 4 };
+    let largest = if site.bucket == RowBucket::R1 { 8 } else { 4 };
     let cluster = if caps(site).sm >= 90 { 1 << splits.min(largest).ilog2() } else { 1 };
     let (clusters, least) = (splits / cluster, if cluster == 1 { 32 } else { 128 });
     let threads = 128;
@@ -155,60 +156,68 @@ fn rows_f16(op: &Attention, site: &Site, cache: &str) -> Lowering {
     unit.set("HPB", together).set("CLUSTER", cluster).set("CLUSTERS", clusters).set("LEAST", least);
     set_write(&mut unit, op);
     let pairs = op.q_rope.as_ref().map_or(0, |r| 2 * r.pairs);
-    let own = if op.write.is_some() { 8 * 2 * 2 * op.dim } else { 0 };
+    let step_bytes = if op.write.is_some() { 8 * 2 * 2 * op.dim } else { 0 };
     let queries = op.dim.div_ceil(32) * 2 * 32 * 16;
     let heads = together * (op.dim + 4 + threads / 32 * (op.dim + 2)).next_multiple_of(4);
-    unit.shared(queries + 4 * (heads + pairs.next_multiple_of(4)) + own);
-    unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("own.cu"));
-    unit.part(include_str!("softmax.cu")).part(include_str!("rows.cu"));
+    unit.shared(queries + 4 * (heads + pairs.next_multiple_of(4)) + step_bytes);
+    unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("step_kv.cu"));
+    unit.part(include_str!("softmax.cu")).part(include_str!("decode_split_kv_mma.cu"));
     let scratch = vec![Expr::T * (op.heads * clusters * (op.dim + 4) * 4)];
     let grid = Expr::T * (blocks * clusters * cluster);
-    let step = unit.step(format!("attention/rows.{}", form(op)), grid, op.cost(site));
-    Lowering::Steps { steps: vec![step], scratch }
+    let launch = unit.launch(format!("attention/decode_split_kv.{}", form(op)), grid, op.cost(site));
+    Lowering::Steps { launches: vec![launch], scratch }
 }
 
 /// Many rows over caches in f16, each the one token of its sequence; none where the device has no such tensor cores or too
 /// little shared memory.
-fn each(op: &Attention, site: &Site, caches: [&str; 2]) -> Option<Lowering> {
+fn decode_batched(op: &Attention, site: &OpSite, caches: [&str; 2]) -> Option<Lowering> {
     let out = &site.outs[0];
     // Columns that fill up pieces would have to be zeros.
-    let is_whole = !out.is_pieces() || out.width.is_multiple_of(128);
+    let is_whole = !out.is_mma_fragment() || out.width.is_multiple_of(128);
     if !site.one_each || caches != ["CACHE_F16"; 2] || caps(site).sm < 80 || !is_whole {
         return None;
     }
-    // Two blocks on a multiprocessor, each with so many warps that few positions are left to one after the other.
+    // Two blocks on an SM, each with so many warps that few positions are left to one after the other.
     let (threads, together) = (if op.dim > 128 { 128 } else { 256 }, together(op, HEADS_PER_BLOCK));
     let groups = op.heads / together;
-    let dealt = 2 * caps(site).sms as usize;
+    let resident_blocks = 2 * caps(site).sms as usize;
     let width = op.dim.next_multiple_of(16);
-    let line = if width.is_multiple_of(64) { width } else { width + 8 };
+    let row_stride = if width.is_multiple_of(64) { width } else { width + 8 };
     let pairs = op.q_rope.as_ref().map_or(0, |r| 2 * r.pairs);
-    let own = if op.write.is_some() { 2 * 2 * op.dim } else { 0 };
-    let tiles = threads / 32 * 2 * 16 * line * 2;
-    let shared = tiles + width * 32 + own + 4 * ((together + 1) * (op.dim + 4) + pairs.next_multiple_of(4));
+    let step_bytes = if op.write.is_some() { 2 * 2 * op.dim } else { 0 };
+    let tiles = threads / 32 * 2 * 16 * row_stride * 2;
+    let shared = tiles + width * 32 + step_bytes + 4 * ((together + 1) * (op.dim + 4) + pairs.next_multiple_of(4));
     if shared > caps(site).shared as usize {
         return None;
     }
     let mut unit = unit(op, threads as u32, caches[0], caches[1], op.write.is_some());
-    unit.set("HPB", together).set("DEALT", dealt).set("EXTRA", dealt / 2).set("LEAST", 128).set("COUNTERS", ZERO_WORDS);
+    unit.set("HPB", together)
+        .set("RESIDENT_BLOCKS", resident_blocks)
+        .set("EXTRA", resident_blocks / 2)
+        .set("LEAST", 128)
+        .set("COUNTERS", ZEROED_WORKSPACE_WORDS);
     set_write(&mut unit, op);
-    unit.set("OUT_PIECES", out.is_pieces() as u8).set("HALF_BF16", (out.dtype == DType::BF16) as u8);
-    unit.shared(shared).resident(2).part(TENSOR).part(HEADS).part(HALF).part(include_str!("own.cu"));
-    unit.part(include_str!("softmax.cu")).part(include_str!("each.cu"));
-    let scratch = vec![(Expr::T * groups + dealt) * (together * (op.dim + 4) * 4)];
-    let pieces = if out.is_pieces() { format!(".{}-pieces", out.dtype.name()) } else { String::new() };
-    let step = unit.step(format!("attention/each.{}{pieces}", form(op)), Expr::from(dealt), op.cost(site));
-    Some(Lowering::Steps { steps: vec![step], scratch })
+    unit.set("OUT_FRAGMENT", out.is_mma_fragment() as u8).set("HALF_BF16", (out.dtype == DType::BF16) as u8);
+    unit.shared(shared).resident(2).part(TENSOR).part(HEADS).part(HALF).part(include_str!("step_kv.cu"));
+    unit.part(include_str!("softmax.cu")).part(include_str!("decode_batched.cu"));
+    let scratch = vec![(Expr::T * groups + resident_blocks) * (together * (op.dim + 4) * 4)];
+    let fragment = if out.is_mma_fragment() { format!(".{}-fragment", out.dtype.name()) } else { String::new() };
+    let launch = unit.launch(
+        format!("attention/decode_batched.{}{fragment}", form(op)),
+        Expr::from(resident_blocks),
+        op.cost(site),
+    );
+    Some(Lowering::Steps { launches: vec![launch], scratch })
 }
 
-fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
+fn prefill(op: &Attention, site: &OpSite, keys: &str, values: &str) -> Lowering {
     let o = op.operands();
-    let mut steps = vec![];
+    let mut launches = vec![];
     if let Some(write) = &op.write {
         let places: Vec<usize> = o.of_write().collect();
         let ins = places.iter().map(|&i| site.ins[i].clone()).collect();
-        let write_site = Site { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
-        let Lowering::Steps { steps: mut made, .. } = write.cuda(&write_site) else {
+        let write_site = OpSite { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
+        let Lowering::Steps { launches: mut made, .. } = write.cuda(&write_site) else {
             return Lowering::Gap("the cache write in front of attention has no CUDA kernel");
         };
         // Its operands are inputs of the whole op.
@@ -217,32 +226,33 @@ fn blocks(op: &Attention, site: &Site, keys: &str, values: &str) -> Lowering {
                 *i = places[*i];
             }
         }
-        steps.append(&mut made);
+        launches.append(&mut made);
     }
     let rest = Attention { write: None, ..op.clone() };
     let mut ins = site.ins[..o.k].to_vec();
     ins.extend_from_slice(&site.ins[if op.write.is_some() { o.k + 2 + o.k_norm.is_some() as usize } else { o.k }..]);
-    let cost = rest.cost(&Site { ins, outs: site.outs[..1].to_vec(), ..site.clone() });
-    if let Some(step) = tiles(op, site, [keys, values], &cost) {
-        steps.push(step);
-        return Lowering::Steps { steps, scratch: vec![] };
+    let cost = rest.cost(&OpSite { ins, outs: site.outs[..1].to_vec(), ..site.clone() });
+    if let Some(launch) = prefill_mma(op, site, [keys, values], &cost) {
+        launches.push(launch);
+        return Lowering::Steps { launches, scratch: vec![] };
     }
     let mut unit = unit(op, 8 * QUERIES as u32, keys, values, false);
     unit.set("QUERIES", QUERIES).set("KEYS_TILE", KEYS).write("OUT", "float", Arg::Out(0));
     unit.shared(4 * ((QUERIES + KEYS) * (op.dim + 4) + QUERIES * KEYS));
-    unit.part(HEADS).part(include_str!("blocks.cu"));
+    unit.part(HEADS).part(include_str!("prefill_simt.cu"));
     let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
-    steps.push(unit.step("attention/blocks", grid, cost));
-    Lowering::Steps { steps, scratch: vec![] }
+    launches.push(unit.launch("attention/prefill_simt", grid, cost));
+    Lowering::Steps { launches, scratch: vec![] }
 }
 
-/// The step of `tiles`, which writes no cache; none where the device has no such tensor cores or too little shared memory.
-fn tiles(op: &Attention, site: &Site, caches: [&str; 2], cost: &Cost) -> Option<Step> {
+/// The step of `prefill_mma`, which writes no cache; none where the device has no such tensor cores or too little shared memory.
+fn prefill_mma(op: &Attention, site: &OpSite, caches: [&str; 2], cost: &Cost) -> Option<Launch> {
     // With few rows, warps have keys of their own instead of rows.
-    let is_split = site.class == RowClass::Some;
-    let line = op.dim.next_multiple_of(16) + 8;
+    let is_split = site.bucket == RowBucket::R9To64;
+    let row_stride = op.dim.next_multiple_of(16) + 8;
     let parts = if caches == ["CACHE_F16"; 2] { 1 } else { 2 };
-    let bytes = |rows: usize, teams: usize, keys: usize| 2 * line * (2 * rows + teams * 4 * parts * keys);
+    let bytes =
+        |rows: usize, warp_groups: usize, keys: usize| 2 * row_stride * (2 * rows + warp_groups * 4 * parts * keys);
     // Warps and keys of a tile, the fastest first.
     let forms: &[(usize, usize)] = match (is_split, op.dim <= 128) {
         (true, _) => &[(4, 16), (2, 16)],
@@ -252,8 +262,8 @@ fn tiles(op: &Attention, site: &Site, caches: [&str; 2], cost: &Cost) -> Option<
     let shared = |(warps, keys): (usize, usize)| {
         if is_split { bytes(16, warps, keys) } else { bytes(16 * warps, 1, keys) }
     };
-    let room = if caps(site).sm >= 80 { caps(site).shared as usize } else { 0 };
-    let form = *forms.iter().find(|form| shared(**form) <= room)?;
+    let shared_bytes = if caps(site).sm >= 80 { caps(site).shared as usize } else { 0 };
+    let form = *forms.iter().find(|form| shared(**form) <= shared_bytes)?;
     let (warps, keys) = form;
     let rows = if is_split { 16 } else { 16 * warps };
     let together = together(op, rows);
@@ -266,7 +276,7 @@ fn tiles(op: &Attention, site: &Site, caches: [&str; 2], cost: &Cost) -> Option<
         Arg::Out(0),
     );
     unit.shared(shared(form));
-    unit.part(TENSOR).part(HEADS).part(include_str!("softmax.cu")).part(include_str!("tiles.cu"));
+    unit.part(TENSOR).part(HEADS).part(include_str!("softmax.cu")).part(include_str!("prefill_mma.cu"));
     let grid = (Expr::CeilDiv(Box::new(Expr::T), queries as u64) + Expr::S) * (op.heads / together);
-    Some(unit.step("attention/tiles", grid, cost.clone()))
+    Some(unit.launch("attention/prefill_mma", grid, cost.clone()))
 }

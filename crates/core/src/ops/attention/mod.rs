@@ -3,9 +3,9 @@
 //!
 //! `out[t, h] = Σ_p softmax_p(scale · q·k_p) v_p` over the positions `p` that token t sees: up to its own, at most
 //! `window` of them. Query head h reads cache head `h / (heads / kv_heads)`. With `softcap` c, scores become
-//! `c·tanh(score / c)`. With a gate, the output is multiplied by `sigmoid(gate)`: each head of a joint row is
-//! `[query, gate]`, and the queries are read from that row too, or come apart from it. Inputs in order: q (or the joint
-//! row); q's norm weight; if it writes: k, v, k's norm weight; the joint row if q comes apart from it; a mask; key cache,
+//! `c·tanh(score / c)`. With a gate, the output is multiplied by `sigmoid(gate)`: each head of a packed projection is
+//! `[query, gate]`, and the queries are read from that row too, or come apart from it. Inputs in order: q (or the packed
+//! projection); q's norm weight; if it writes: k, v, k's norm weight; the packed projection if q comes apart from it; a mask; key cache,
 //! value cache. Outputs: `[T, heads·dim]`; if it writes: both caches. A mask `[T, …]` says once more what positions a token
 //! sees: other engines' listings have one, nothing here reads it.
 //! Source of the streaming form: FlashAttention, alg. 1.
@@ -18,7 +18,7 @@ use crate::ops::rope::Rope;
 use crate::reference::{Part, Parts};
 use onetrip_ir::formats::DType;
 use onetrip_ir::tensor::Cache;
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::Slice;
 use onetrip_ir::tree::Unary;
 
 mod cpu;
@@ -32,7 +32,7 @@ pub struct Attention {
     pub heads: usize,
     /// Key/value heads.
     pub kv_heads: usize,
-    /// Numbers per head.
+    /// Elements per head.
     pub dim: usize,
     /// Factor on scores.
     pub scale: f32,
@@ -55,10 +55,10 @@ pub struct Attention {
 pub enum Gate {
     /// There is none.
     None,
-    /// A joint row `[query, gate]` for each head, of which only the gates are read.
-    Apart,
-    /// A joint row, from which the queries are read as well.
-    Joint,
+    /// A packed projection `[query, gate]` for each head, of which only the gates are read.
+    Separate,
+    /// A packed projection, from which the queries are read as well.
+    Packed,
 }
 
 /// Where each operand of the op is.
@@ -89,12 +89,12 @@ impl Attention {
 
     /// Numbers from one query to the next.
     pub(crate) fn q_stride(&self) -> usize {
-        if self.gate == Gate::Joint { 2 * self.dim } else { self.dim }
+        if self.gate == Gate::Packed { 2 * self.dim } else { self.dim }
     }
 
-    /// The queries (from 0) or gates (from `dim`) of a joint row.
-    pub fn half(&self, start: usize) -> Columns {
-        Columns { group: 2 * self.dim, start, len: self.dim }
+    /// The queries (from 0) or gates (from `dim`) of a packed projection.
+    pub fn half(&self, start: usize) -> Slice {
+        Slice { group: 2 * self.dim, start, len: self.dim }
     }
 
     pub(crate) fn operands(&self) -> Operands {
@@ -106,7 +106,7 @@ impl Attention {
             next += is_there as usize;
             is_there.then_some(next - 1)
         };
-        let gate = take(self.gate == Gate::Apart).or((self.gate == Gate::Joint).then_some(0));
+        let gate = take(self.gate == Gate::Separate).or((self.gate == Gate::Packed).then_some(0));
         let mask = take(self.mask);
         Operands { q_norm, k, k_norm, gate, mask, states: next, count: next + 2 }
     }
@@ -127,7 +127,7 @@ impl OpDef for Attention {
             return fail(format!("{} query heads do not divide among {} key heads", self.heads, self.kv_heads));
         }
         if ins[0].width != self.heads * self.q_stride() {
-            let gates = if self.gate == Gate::Joint { " with gates" } else { "" };
+            let gates = if self.gate == Gate::Packed { " with gates" } else { "" };
             return fail(format!("queries{gates} of {} for {} heads of {}", ins[0].width, self.heads, self.dim));
         }
         if let Some(i) = o.gate
@@ -157,7 +157,7 @@ impl OpDef for Attention {
         if *self != plain {
             let mut p = Parts::default();
             let mut q = Part::In(0);
-            if self.gate == Gate::Joint {
+            if self.gate == Gate::Packed {
                 q = p.op(self.half(0), &[q]);
             }
             if let Some(rope) = &self.q_rope {
@@ -211,14 +211,14 @@ impl OpDef for Attention {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let o = self.operands();
         // The cache: every visible position once, keys and values; the tokens of this step are in it.
         let token = cache_row(&site.ins[o.states]) + cache_row(&site.ins[o.states + 1]);
         let mut read = Expr::Keys(self.window) * token;
         for (i, sig) in site.ins[..o.states].iter().enumerate() {
-            let apart = self.gate == Gate::Apart && o.gate == Some(i);
-            // Of a joint row beside the queries only the gates.
+            let apart = self.gate == Gate::Separate && o.gate == Some(i);
+            // Of a packed projection beside the queries only the gates.
             read = read + if apart { Expr::T * (4 * self.heads * self.dim) } else { sig.bytes() };
         }
         let mut written = site.outs[0].bytes();
@@ -241,22 +241,22 @@ impl OpDef for Attention {
         Cost::of(read, written, flops)
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         cpu::lower(self, site)
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {
         let x = |w| Sig::slot(Expr::T, w);
         let plain = |heads, kv_heads, dim| Attention::plain(heads, kv_heads, dim, 1.0 / (dim as f32).sqrt());
-        let rope = |heads, dim, norm| Rope { heads, dim, pairs: dim / 2, neox: true, table: 0, norm, part: None };
+        let rope = |heads, dim, norm| Rope { heads, dim, pairs: dim / 2, neox: true, table: 0, norm, view: None };
         let w = |dim| Sig::weight(1, dim, DType::F32);
         let mut cases = vec![];
         for (class, b) in [("one", (1, 1, 70)), ("few", (4, 2, 37)), ("some", (40, 1, 300)), ("many", (130, 2, 97))] {
@@ -285,14 +285,14 @@ impl OpDef for Attention {
                 let fused = Attention { q_rope: Some(rope(4, 64, norm)), write: Some(write(norm)), ..plain(4, 2, 64) };
                 let mut ins = vec![x(256), w(64), x(128), x(128), w(64), state(2, 64), state(2, 64)];
                 cases.push(Case::new(name("norm, rope and write"), fused.clone(), ins.clone(), b).within(tol));
-                let apart = Attention { gate: Gate::Apart, mask: true, ..fused.clone() };
+                let apart = Attention { gate: Gate::Separate, mask: true, ..fused.clone() };
                 let mut both = ins.clone();
                 both.splice(5..5, [x(512), x(8)]);
                 cases.push(Case::new(name("all with a gate apart and a mask"), apart, both, b).within(tol));
-                let gated = Attention { gate: Gate::Joint, ..fused };
+                let gated = Attention { gate: Gate::Packed, ..fused };
                 ins[0] = x(512);
                 cases.push(Case::new(name("all with a gate"), gated, ins, b).within(tol));
-                let gated = Attention { gate: Gate::Joint, ..plain(4, 2, 64) };
+                let gated = Attention { gate: Gate::Packed, ..plain(4, 2, 64) };
                 let ins = vec![x(512), state(2, 64), state(2, 64)];
                 let mut case = Case::new(name("gate"), gated, ins, b).within(3e-5);
                 if class == "one" {
@@ -300,11 +300,11 @@ impl OpDef for Attention {
                     case = case.costs(70 * token + 2048, 1024, 70 * 4 * 256 + 9 * 256);
                 }
                 cases.push(case);
-                let apart = Attention { gate: Gate::Apart, ..plain(4, 2, 64) };
+                let apart = Attention { gate: Gate::Separate, ..plain(4, 2, 64) };
                 let ins = vec![x(256), x(512), state(2, 64), state(2, 64)];
                 let mut case = Case::new(name("gate apart"), apart, ins, b).within(3e-5);
                 if class == "one" {
-                    // Queries, and the gates alone of the joint row.
+                    // Queries, and the gates alone of the packed projection.
                     let token = 2 * 2 * dtype.row_bytes(64).unwrap_or(0) as u64;
                     case = case.costs(70 * token + 2048, 1024, 70 * 4 * 256 + 9 * 256);
                 }
@@ -355,7 +355,7 @@ impl OpDef for Attention {
                 q_rope: Some(rope(4, 64, norm)),
                 write: write(norm),
                 window: Some(100),
-                gate: Gate::Joint,
+                gate: Gate::Packed,
                 ..plain(4, 2, 64)
             };
             let ins = vec![x(512), w(64), x(128), x(128), w(64), state(2, 64), state(2, 64)];

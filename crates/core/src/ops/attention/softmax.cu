@@ -3,7 +3,7 @@
 // Positions of a warp at a time.
 #define STEP 16
 // Floats of a part: the output not yet divided, its maximum and its sum.
-#define PART (DIM + 4)
+#define PARTIAL (DIM + 4)
 
 // Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
 DEVICE float scale_to(float m, float most) { return exp2_fast(m - (most == -INFINITE ? 0.0f : most)); }
@@ -48,16 +48,16 @@ DEVICE void weigh(const float (&s)[4][4], u32 there, Softmax& of, float (&f)[2],
     }
 }
 
-// Four numbers from `d` on of a head's `n` parts in memory, `apart` floats from one to the next, and their sums.
-DEVICE float4 add_parts(const float* part, u32 n, u32 apart, u32 d, float& sum) {
+// Four elements from `d` on of a head's `n` parts in memory, `apart` floats from one to the next, and their sums.
+DEVICE float4 combine_splits(const float* partial, u32 n, u32 apart, u32 d, float& sum) {
     float top = -INFINITE;
     float4 y = make_float4(0, 0, 0, 0);
     sum = 0;
 #pragma unroll 8
-    for (u32 c = 0; c < n; c++) top = fmaxf(top, __ldcg(part + (size_t)c * apart + DIM));
+    for (u32 c = 0; c < n; c++) top = fmaxf(top, __ldcg(partial + (size_t)c * apart + DIM));
 #pragma unroll 8
     for (u32 c = 0; c < n; c++) {
-        const float* of = part + (size_t)c * apart;
+        const float* of = partial + (size_t)c * apart;
         const float f = scale_to(__ldcg(of + DIM), top);
         const float4 x = __ldcg((const float4*)(of + d));
         sum += f * __ldcg(of + DIM + 1);

@@ -1,31 +1,31 @@
 //! Attention in WGSL.
 //!
-//! - `spans`: one workgroup for the query heads of a token that read the same keys; a few lanes share a key, and sums go
+//! - `decode_split_kv`: one workgroup for the query heads of a token that read the same keys; a few lanes share a key, and sums go
 //!   through shuffles. With few rows a long cache is shared among workgroups, whose parts the last of them adds up in the
 //!   same launch.
-//! - `rows`, for adapters without subgroups and heads that do not divide in eights: a thread a key, through workgroup memory.
-//! - `tiles`, for many rows where there are cooperative matrices and caches are f16.
+//! - `decode_no_subgroups`, for adapters without subgroups and heads that do not divide in eights: a thread a key, through workgroup memory.
+//! - `prefill_mma`, for many rows where there are cooperative matrices and caches are f16.
 //!
 //! A fused write is done in the same launch for up to 8 rows, where the step's own keys and values fit workgroup memory; else
 //! it is a step of its own before.
 
 use super::*;
 use crate::codegen::wgsl::{Wgsl, caps, lanes};
-use crate::ops::cache_write::wgsl::{cache, gap, own};
+use crate::ops::cache_write::wgsl::{cache, gap, step_kv};
 use crate::ops::rope::wgsl::head;
-use onetrip_ir::device::ZERO_WORDS;
+use onetrip_ir::device::ZEROED_WORKSPACE_WORDS;
 
-mod tiles;
+mod prefill_mma;
 
-/// Threads of a workgroup of `rows`.
+/// Threads of a workgroup of `decode_no_subgroups`.
 const WG: u32 = 128;
 
 /// The kernel and its workgroup.
 #[derive(Clone, Copy)]
 enum Form {
-    Rows,
-    Spans { workgroup: u32, span: u32, splits: usize, together: usize },
-    Tiles(tiles::Cut),
+    NoSubgroups,
+    SplitKv { workgroup: u32, lanes_per_key: u32, splits: usize, together: usize },
+    PrefillMma(prefill_mma::Cut),
 }
 
 /// Workgroups that share a cache, at most for one head of keys; and in all, where there are few heads.
@@ -38,64 +38,64 @@ const EIGHTS_SMALL: usize = 2;
 
 impl Form {
     /// The form for a site beside `others` bytes of workgroup memory; none where nothing fits.
-    fn new(op: &Attention, site: &Site, others: usize) -> Option<Form> {
+    fn new(op: &Attention, site: &OpSite, others: usize) -> Option<Form> {
         let (dim, caps) = (op.dim, &caps(site.target));
-        if let Some(cut) = tiles::Cut::new(op, site) {
-            return Some(Form::Tiles(cut));
+        if let Some(cut) = prefill_mma::Cut::new(op, site) {
+            return Some(Form::PrefillMma(cut));
         }
         let fits = |bytes: usize| others + bytes + 4 * (2 * dim + 64) <= caps.workgroup_bytes as usize;
         let Some(lanes) = lanes(caps).filter(|_| dim.is_multiple_of(8)) else {
-            return fits(4 * (6 * WG as usize)).then_some(Form::Rows);
+            return fits(4 * (6 * WG as usize)).then_some(Form::NoSubgroups);
         };
         // The most lanes that divide a key's eights evenly.
-        let span = (1 << (dim / 8).trailing_zeros()).min(lanes);
+        let lanes_per_key = (1 << (dim / 8).trailing_zeros()).min(lanes);
         let group = op.heads / op.kv_heads;
-        let most = if lanes >= 32 { EIGHTS } else { EIGHTS_SMALL } * span as usize * 8 / dim;
+        let most = if lanes >= 32 { EIGHTS } else { EIGHTS_SMALL } * lanes_per_key as usize * 8 / dim;
         for most in (1..=group.min(most.max(1))).rev() {
             // Sets of the same size: of seven heads four and, one of them anew, four.
             let (sets, together) = (group.div_ceil(most), group.div_ceil(group.div_ceil(most)));
             let groups = op.kv_heads * sets;
             // With more rows there are workgroups enough.
-            let rows = if site.class == RowClass::One { 1 } else { 8 };
+            let rows = if site.bucket == RowBucket::R1 { 1 } else { 8 };
             let mut splits = (SPLIT_ALL / groups).next_power_of_two().clamp(8, SPLITS);
-            if !site.class.is_small() || rows * groups * together * (1 + splits * (dim + 2)) > ZERO_WORDS {
+            if !site.bucket.is_small() || rows * groups * together * (1 + splits * (dim + 2)) > ZEROED_WORKSPACE_WORDS {
                 splits = 1;
             }
             let parts = |w: u32| together * (4 * dim + (w / lanes) as usize * (4 * dim + 8) + 8 * splits + 4);
             let sizes = [256, 128, 64].into_iter().filter(|w| *w <= caps.invocations);
             // Half as many threads rather than half as many heads, as long as a few subgroups are left.
             if let Some(workgroup) = sizes.filter(|w| w / lanes >= 2).find(|&w| fits(parts(w))) {
-                return Some(Form::Spans { workgroup, span, splits, together });
+                return Some(Form::SplitKv { workgroup, lanes_per_key, splits, together });
             }
         }
         None
     }
 }
 
-pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     let o = op.operands();
     if let Some(why) = site.ins[o.states..].iter().find_map(gap) {
         return Lowering::Gap(why);
     }
     if op.dim > 4 * WG as usize {
-        return Lowering::Gap("heads of more than 512 numbers have no kernel");
+        return Lowering::Gap("heads of more than 512 elements have no kernel");
     }
-    let rows = if site.class == RowClass::One { 1 } else { 8 };
+    let rows = if site.bucket == RowBucket::R1 { 1 } else { 8 };
     let bytes = |s: &Sig| s.dtype.row_bytes(op.dim).unwrap_or(0).next_multiple_of(4);
     // The step's own keys and values, and two vectors to encode.
-    let own_bytes = rows * (bytes(&site.ins[o.states]) + bytes(&site.ins[o.states + 1])) + 4 * (3 * op.dim);
+    let step_bytes = rows * (bytes(&site.ins[o.states]) + bytes(&site.ins[o.states + 1])) + 4 * (3 * op.dim);
     let Some(form) = Form::new(op, site, 0) else {
-        return Lowering::Gap("heads of this size have no room in workgroup memory");
+        return Lowering::Gap("heads of this size do not fit workgroup memory");
     };
     let Some(write) = &op.write else { return one(op, site, 0, form).into_lowering() };
-    if let Some(form) = Form::new(op, site, own_bytes).filter(|_| site.class.is_small()) {
+    if let Some(form) = Form::new(op, site, step_bytes).filter(|_| site.bucket.is_small()) {
         return one(op, site, rows, form).into_lowering();
     }
     // Two launches: the write, then attention that reads what was written.
     let of_write: Vec<usize> = o.of_write().collect();
     let pick = |of: &[usize]| of.iter().map(|&i| site.ins[i].clone()).collect::<Vec<Sig>>();
-    let write_site = Site { ins: pick(&of_write), outs: site.outs[1..].to_vec(), ..site.clone() };
-    let Lowering::Steps { mut steps, scratch } = write.wgsl(&write_site) else {
+    let write_site = OpSite { ins: pick(&of_write), outs: site.outs[1..].to_vec(), ..site.clone() };
+    let Lowering::Steps { mut launches, scratch } = write.wgsl(&write_site) else {
         return Lowering::Gap("the cache write in front of attention has no kernel");
     };
     let renamed = |args: &mut [Arg], ins: &[usize], outs: usize| {
@@ -105,30 +105,30 @@ pub(super) fn lower(op: &Attention, site: &Site) -> Lowering {
             _ => {}
         })
     };
-    steps.iter_mut().for_each(|step| renamed(&mut step.args, &of_write, 1));
+    launches.iter_mut().for_each(|launch| renamed(&mut launch.args, &of_write, 1));
     let rest = Attention { write: None, ..op.clone() };
-    let apart = o.gate.filter(|_| op.gate == Gate::Apart);
+    let apart = o.gate.filter(|_| op.gate == Gate::Separate);
     let of_rest: Vec<usize> =
         [0].into_iter().chain(o.q_norm).chain(apart).chain(o.mask).chain([o.states, o.states + 1]).collect();
-    let rest_site = Site { ins: pick(&of_rest), outs: site.outs[..1].to_vec(), ..site.clone() };
-    let mut step = one(&rest, &rest_site, 0, form).0;
-    renamed(&mut step.args, &of_rest, 0);
-    steps.push(step);
-    Lowering::Steps { steps, scratch }
+    let rest_site = OpSite { ins: pick(&of_rest), outs: site.outs[..1].to_vec(), ..site.clone() };
+    let mut launch = one(&rest, &rest_site, 0, form).0;
+    renamed(&mut launch.args, &of_rest, 0);
+    launches.push(launch);
+    Lowering::Steps { launches, scratch }
 }
 
 /// A step that is a lowering by itself.
-struct One(Step);
+struct One(Launch);
 
 impl One {
     fn into_lowering(self) -> Lowering {
-        Lowering::Steps { steps: vec![self.0], scratch: vec![] }
+        Lowering::Steps { launches: vec![self.0], scratch: vec![] }
     }
 }
 
-/// The text of `spans` for so many heads: a line with `$h` once for each.
+/// The text of `decode_split_kv` for so many heads: a line with `$h` once for each.
 fn for_each_head(together: usize) -> String {
-    let text = include_str!("spans.wgsl");
+    let text = include_str!("decode_split_kv.wgsl");
     let lines = text.lines().flat_map(|line| {
         let times = if line.contains("$h") && !line.starts_with("//") { together } else { 1 };
         (0..times).map(move |h| line.replace("$h", &h.to_string()) + "\n")
@@ -136,8 +136,8 @@ fn for_each_head(together: usize) -> String {
     lines.collect()
 }
 
-/// The launch; `rows` is how many rows of a sequence it writes at most (0: it does not write).
-fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
+/// The launch; `decode_no_subgroups` is how many rows of a sequence it writes at most (0: it does not write).
+fn one(op: &Attention, site: &OpSite, rows: usize, of: Form) -> One {
     let o = op.operands();
     let form = if rows > 0 {
         "rope+write"
@@ -147,20 +147,20 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
         "plain"
     };
     let (kernel, workgroup, text) = match of {
-        Form::Rows => ("rows", WG, include_str!("rows.wgsl").to_string()),
-        Form::Spans { workgroup, together, .. } => ("spans", workgroup, for_each_head(together)),
-        Form::Tiles(cut) => ("tiles", cut.threads() as u32, String::new()),
+        Form::NoSubgroups => ("decode_no_subgroups", WG, include_str!("decode_no_subgroups.wgsl").to_string()),
+        Form::SplitKv { workgroup, together, .. } => ("decode_split_kv", workgroup, for_each_head(together)),
+        Form::PrefillMma(cut) => ("prefill_mma", cut.threads() as u32, String::new()),
     };
     let mut w = Wgsl::new(format!("attention/{kernel}.{form}"), workgroup);
     let mut grid = Expr::T * op.heads;
     let mut split = 1;
-    if let Form::Spans { span, splits, together, .. } = of {
+    if let Form::SplitKv { lanes_per_key, splits, together, .. } = of {
         w.number("TOGETHER", together);
         let sets = (op.heads / op.kv_heads).div_ceil(together);
         w.number("SETS", sets);
         grid = Expr::T * (op.kv_heads * sets * splits);
-        w.number("SPAN", span as usize);
-        w.number("EIGHTS", op.dim / 8 / span as usize);
+        w.number("LANES_PER_KEY", lanes_per_key as usize);
+        w.number("EIGHTS", op.dim / 8 / lanes_per_key as usize);
         w.number("SPLITS", splits);
         split = splits;
     }
@@ -168,7 +168,7 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
     w.number("GROUP", op.heads / op.kv_heads);
     w.number("Q_STRIDE", op.q_stride());
     w.number("WINDOW", op.window.unwrap_or(0) as usize);
-    w.number("OWN", rows);
+    w.number("STEP_ROWS", rows);
     w.float("SCALE", op.scale);
     w.float("SOFTCAP", op.softcap.unwrap_or(0.0));
     w.flag("GATE", op.gate != Gate::None);
@@ -176,8 +176,8 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
     let weight = |i: Option<usize>| i.map(|i| (Arg::In(i), site.ins[i].dtype));
     head(&mut w, "q", op.dim, Arg::In(0), op.q_rope.as_ref(), weight(o.q_norm));
     match op.gate {
-        Gate::Apart => w.read("joint", Arg::In(o.gate.unwrap_or(0)), DType::F32),
-        _ => w.function("joint_at(i: u32) -> f32", "q_x_at(i)"),
+        Gate::Separate => w.read("packed", Arg::In(o.gate.unwrap_or(0)), DType::F32),
+        _ => w.function("packed_at(i: u32) -> f32", "q_x_at(i)"),
     }
     for (i, name) in ["kc", "vc"].into_iter().enumerate() {
         let arg = if rows > 0 { Arg::Out(1 + i) } else { Arg::In(o.states + i) };
@@ -187,34 +187,34 @@ fn one(op: &Attention, site: &Site, rows: usize, of: Form) -> One {
         Some(write) if rows > 0 => {
             head(&mut w, "k", op.dim, Arg::In(o.k), write.rope.as_ref(), weight(o.k_norm));
             w.read("v", Arg::In(o.k + 1), DType::F32);
-            own(&mut w, "own_k", "kc", rows);
-            own(&mut w, "own_v", "vc", rows);
-            w.line(include_str!("own.wgsl"));
+            step_kv(&mut w, "step_k", "kc", rows);
+            step_kv(&mut w, "step_v", "vc", rows);
+            w.line(include_str!("step_kv.wgsl"));
         }
         _ => {
-            w.function("own_start(row: u32, seq: u32) -> u32", "row");
-            w.line("fn own_take(row: u32, kv: u32, lid: u32) {}");
-            w.line("fn own(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u32) {}");
-            w.function("own_key(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");
-            w.function("own_value(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");
-            w.function("own_key_eight(i: u32, eight: u32) -> Eight", "Eight()");
-            w.function("own_value_eight(i: u32, eight: u32) -> Eight", "Eight()");
+            w.function("step_kv_start(row: u32, seq: u32) -> u32", "row");
+            w.line("fn step_kv_take(row: u32, kv: u32, lid: u32) {}");
+            w.line("fn step_kv(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u32) {}");
+            w.function("step_key(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");
+            w.function("step_value(i: u32, four: u32) -> vec4<f32>", "vec4<f32>(0.0)");
+            w.function("step_key_eight(i: u32, eight: u32) -> Eight", "Eight()");
+            w.function("step_value_eight(i: u32, eight: u32) -> Eight", "Eight()");
         }
     }
     w.write("y", Arg::Out(0));
-    if let Form::Tiles(cut) = of {
+    if let Form::PrefillMma(cut) = of {
         cut.text(&mut w, op.dim);
-        return One(w.step(cut.grid(op.heads), op.cost(site)));
+        return One(w.launch(cut.grid(op.heads), op.cost(site)));
     }
-    if matches!(of, Form::Spans { .. }) {
+    if matches!(of, Form::SplitKv { .. }) {
         w.line(include_str!("rotated.wgsl"));
     }
     if split > 1 {
-        w.meeting();
-        w.line(include_str!("splits.wgsl"));
-    } else if matches!(of, Form::Spans { .. }) {
-        w.function("meet(which: u32, split: u32, n: u32, lid: u32) -> bool", "true");
-        w.function("met(which: u32, h: u32, d: u32, n: u32) -> f32", "0.0");
+        w.split_k_workspace();
+        w.line(include_str!("combine_splits.wgsl"));
+    } else if matches!(of, Form::SplitKv { .. }) {
+        w.function("combine_splits(which: u32, split: u32, n: u32, lid: u32) -> bool", "true");
+        w.function("combined(which: u32, h: u32, d: u32, n: u32) -> f32", "0.0");
     }
-    One(w.text(&text).step(grid, op.cost(site)))
+    One(w.text(&text).launch(grid, op.cost(site)))
 }

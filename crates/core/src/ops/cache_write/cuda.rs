@@ -4,7 +4,7 @@ use super::*;
 use crate::codegen::cuda::{HEADS, Unit, cache_type, groups};
 use crate::ops::rope::cuda::set_rope;
 
-pub(super) fn lower(op: &CacheWrite, site: &Site) -> Lowering {
+pub(super) fn lower(op: &CacheWrite, site: &OpSite) -> Lowering {
     let first = op.first_state();
     let Some(cache) = site.ins[first].cache() else { return Lowering::Gap("the value written to is no cache") };
     let last = &site.ins[site.ins.len() - 1];

@@ -1,5 +1,5 @@
-// A vector in the form of cache $C: the numbers are put into $C_numbers, then all threads call $C_prepare.
-var<workgroup> $C_numbers: array<f32, $C_DIM>;
+// A vector in the form of cache $C: the numbers are put into $C_elements, then all threads call $C_prepare.
+var<workgroup> $C_elements: array<f32, $C_DIM>;
 var<workgroup> $C_scale: array<f32, ($C_DIM + 31u) / 32u>;
 
 fn $C_prepare(lid: u32) {
@@ -7,7 +7,7 @@ fn $C_prepare(lid: u32) {
     if $C_KIND == 2u {
         for (var block = lid; block < $C_DIM / 32u; block += WG) {
             var largest = 0.0;
-            for (var i = 0u; i < 32u; i++) { largest = max(largest, abs($C_numbers[block * 32u + i])); }
+            for (var i = 0u; i < 32u; i++) { largest = max(largest, abs($C_elements[block * 32u + i])); }
             $C_scale[block] = divide(largest, 127.0);
         }
         workgroupBarrier();
@@ -19,7 +19,7 @@ fn $C_byte(i: u32) -> u32 {
     let scale = $C_scale[i / 34u];
     if i % 34u < 2u { return (f16_bits(scale) >> (8u * (i % 34u))) & 0xffu; }
     if scale == 0.0 { return 0u; }
-    let y = $C_numbers[i / 34u * 32u + i % 34u - 2u] * divide(1.0, scale);
+    let y = $C_elements[i / 34u * 32u + i % 34u - 2u] * divide(1.0, scale);
     // Halves go away from zero.
     var code = round(y);
     if abs(y - code) == 0.5 { code = y + 0.5 * sign(y); }
@@ -28,8 +28,8 @@ fn $C_byte(i: u32) -> u32 {
 
 // Word `i` of the vector.
 fn $C_encoded(i: u32) -> u32 {
-    if $C_KIND == 0u { return bitcast<u32>($C_numbers[i]); }
-    if $C_KIND == 1u { return f16_bits($C_numbers[2u * i]) | (f16_bits($C_numbers[2u * i + 1u]) << 16u); }
+    if $C_KIND == 0u { return bitcast<u32>($C_elements[i]); }
+    if $C_KIND == 1u { return f16_bits($C_elements[2u * i]) | (f16_bits($C_elements[2u * i + 1u]) << 16u); }
     var word = 0u;
     for (var b = 0u; b < 4u; b++) {
         if 4u * i + b < $C_BYTES { word |= $C_byte(4u * i + b) << (8u * b); }

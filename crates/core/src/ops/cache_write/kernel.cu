@@ -7,7 +7,7 @@ KERNEL {
     allow_next();
     wait_for_inputs();
     const Batch batch{BATCH};
-    const u32 item = group_index() * WARPS + warp_index();
+    const u32 item = block_index() * WARPS + warp_index();
     if (item >= batch.t() * HEADS) return;
     const u32 row = item / HEADS, h = item % HEADS;
     const float* x = X_IN + (size_t)item * DIM;

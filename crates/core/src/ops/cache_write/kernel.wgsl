@@ -8,7 +8,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let page = batch_page(batch_seq(row), position);
     let offset = batch_page_offset(position);
     k_load(g * kc_DIM, lid);
-    for (var d = lid; d < kc_DIM; d += WG) { kc_numbers[d] = k_rotated(row, d); }
+    for (var d = lid; d < kc_DIM; d += WG) { kc_elements[d] = k_rotated(row, d); }
     kc_prepare(lid);
     kc_store(kc_at(page, g % kc_HEADS, offset), lid);
     $VALUES

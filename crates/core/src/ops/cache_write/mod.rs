@@ -89,7 +89,7 @@ impl OpDef for CacheWrite {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let n = if self.pair { 2 } else { 1 };
         let first = self.first_state();
         let mut read = site.ins[..first].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
@@ -102,7 +102,7 @@ impl OpDef for CacheWrite {
         Cost::of(read, written, flops)
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let (op, first) = (self.clone(), self.first_state());
         let (cache, dtype) = match site.ins[first].cache() {
             Some(cache) => (cache, site.ins[first].dtype),
@@ -122,11 +122,11 @@ impl OpDef for CacheWrite {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         wgsl::lower(self, site)
     }
 
@@ -141,7 +141,7 @@ impl OpDef for CacheWrite {
             let row = 3 * dtype.row_bytes(64).unwrap_or(0) as u64;
             let case = Case::new(format!("one {}", dtype.name()), one.clone(), vec![x(192), s.clone()], b);
             cases.push(case.costs(5 * 768, 5 * row, 0).within(0.0));
-            let rope = Rope { heads: 3, dim: 64, pairs: 32, neox: true, table: 0, norm: Some(1e-6), part: None };
+            let rope = Rope { heads: 3, dim: 64, pairs: 32, neox: true, table: 0, norm: Some(1e-6), view: None };
             let pair = CacheWrite { pair: true, rope: Some(rope) };
             let w = Sig::weight(1, 64, DType::F32);
             let tol = if dtype == DType::F32 { 1e-5 } else { 2e-2 };

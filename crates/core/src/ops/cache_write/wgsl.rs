@@ -63,14 +63,14 @@ pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) 
 }
 
 /// Declares a reader of vectors in the form of cache `cache`, which lie in workgroup memory: `count` of them.
-pub(crate) fn own(w: &mut Wgsl, name: &str, cache: &str, count: usize) {
+pub(crate) fn step_kv(w: &mut Wgsl, name: &str, cache: &str, count: usize) {
     w.line(format!("var<workgroup> {name}_words: array<u32, (({cache}_BYTES + 3u) / 4u) * {count}u>;"));
     w.function(&format!("{name}_word(i: u32) -> u32"), &format!("{name}_words[i]"));
     w.line(include_str!("read.wgsl").replace("$S", name).replace("$C", cache));
     w.line(format!("fn {name}_eight(at: u32, i: u32) -> Eight {{ {} }}", EIGHT.replace("$S", name)));
 }
 
-pub(super) fn lower(op: &CacheWrite, site: &Site) -> Lowering {
+pub(super) fn lower(op: &CacheWrite, site: &OpSite) -> Lowering {
     let first = op.first_state();
     if let Some(why) = site.ins[first..].iter().find_map(gap) {
         return Lowering::Gap(why);
@@ -91,7 +91,7 @@ pub(super) fn lower(op: &CacheWrite, site: &Site) -> Lowering {
     if outs == 2 {
         w.read("v", Arg::In(1), DType::F32);
         cache(&mut w, "vc", Arg::Out(1), &site.ins[first + 1], true);
-        values = "for (var d = lid; d < vc_DIM; d += WG) { vc_numbers[d] = v_at(g * vc_DIM + d); }
+        values = "for (var d = lid; d < vc_DIM; d += WG) { vc_elements[d] = v_at(g * vc_DIM + d); }
     vc_prepare(lid);
     vc_store(vc_at(page, g % vc_HEADS, offset), lid);";
     }

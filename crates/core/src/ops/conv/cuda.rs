@@ -6,7 +6,7 @@ use crate::codegen::cuda::{CONV, Unit};
 /// Threads of a block.
 const THREADS: usize = 128;
 
-pub(super) fn lower(op: &Conv, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Conv, site: &OpSite) -> Lowering {
     if !matches!(site.ins[1].dtype, DType::F32 | DType::F16) {
         return Lowering::Gap("filters that are neither f32 nor f16 have no CUDA kernel");
     }

@@ -1,16 +1,16 @@
-// The convolution of a joint row with what follows it: SiLU, and L2 norms of the heads of queries and keys. A block is a
+// The convolution of a packed projection with what follows it: SiLU, and L2 norms of the heads of queries and keys. A block is a
 // sequence and one such head, or some values; it owns its channels of the state.
 //
 // v1 has stayed as it was.
 #define RPT ((DIM + THREADS - 1) / THREADS)
 
 KERNEL {
-    __shared__ float room[WARPS];
+    __shared__ float smem[WARPS];
     const Args A = ARGS;
     allow_next();
     wait_for_inputs();
     const Batch batch{BATCH};
-    const u32 seq = group_index() / BLOCKS, block = group_index() % BLOCKS;
+    const u32 seq = block_index() / BLOCKS, block = block_index() % BLOCKS;
     if (seq >= batch.s()) return;
     const Span span(batch, seq);
     if (block >= 2 * KEYS / DIM) {
@@ -41,7 +41,7 @@ KERNEL {
             y[r] = i < DIM ? silu(conv_row<TAPS, CHANNELS>(span, X_IN, STATE, t, first + i, w[r])) : 0.0f;
             s += y[r] * y[r];
         }
-        const float factor = 1.0f / sqrtf(block_sum<WARPS>(s, room) + EPS);
+        const float factor = 1.0f / sqrtf(block_sum<WARPS>(s, smem) + EPS);
 #pragma unroll
         for (int r = 0; r < RPT; r++) {
             const u32 i = r * THREADS + threadIdx.x;

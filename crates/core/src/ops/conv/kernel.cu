@@ -6,7 +6,7 @@ KERNEL {
     allow_next();
     wait_for_inputs();
     const Batch batch{BATCH};
-    const u32 seq = group_index() / BLOCKS, channel = group_index() % BLOCKS * THREADS + threadIdx.x;
+    const u32 seq = block_index() / BLOCKS, channel = block_index() % BLOCKS * THREADS + threadIdx.x;
     if (seq >= batch.s() || channel >= CHANNELS) return;
     const Span span(batch, seq);
     float w[TAPS];

@@ -15,7 +15,7 @@ use crate::ops::window::Window;
 use crate::reference::{Part, Parts, RefValue};
 use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::formats::DType;
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::Slice;
 use onetrip_ir::tree::Unary;
 
 mod cuda;
@@ -29,7 +29,7 @@ pub struct Conv {
     pub heads: Option<Heads>,
 }
 
-/// The joint row of queries, keys and values of a delta net.
+/// The packed projection of queries, keys and values of a delta net.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heads {
     /// Numbers of all queries of a row, and of all keys.
@@ -43,10 +43,10 @@ pub struct Heads {
 }
 
 impl Heads {
-    /// The columns of queries, keys and values in a joint row.
-    pub fn columns(&self) -> [Columns; 3] {
+    /// The columns of queries, keys and values in a packed projection.
+    pub fn slices(&self) -> [Slice; 3] {
         let (k, v) = (self.keys, self.values);
-        [(0, k), (k, k), (2 * k, v)].map(|(start, len)| Columns { group: 2 * k + v, start, len })
+        [(0, k), (k, k), (2 * k, v)].map(|(start, len)| Slice { group: 2 * k + v, start, len })
     }
 }
 
@@ -80,10 +80,10 @@ impl OpDef for Conv {
             None => vec![row],
             Some(heads) => {
                 let mut parts = vec![];
-                for columns in heads.columns() {
-                    parts.extend(columns.shape(std::slice::from_ref(&row))?);
+                for slice in heads.slices() {
+                    parts.extend(slice.shape(std::slice::from_ref(&row))?);
                 }
-                let norm = L2Norm { eps: heads.eps, dim: heads.dim, part: None };
+                let norm = L2Norm { eps: heads.eps, dim: heads.dim, view: None };
                 norm.shape(&parts[..1])?;
                 parts
             }
@@ -98,8 +98,8 @@ impl OpDef for Conv {
             let mut p = Parts::default();
             let conv = p.op(Conv { taps, heads: None }, &[0, 1, 2].map(Part::In));
             let y = p.op(Elementwise::unary(Unary::Silu), &[conv]);
-            let norm = L2Norm { eps: heads.eps, dim: heads.dim, part: None };
-            let mut outs = heads.columns().map(|columns| p.op(columns, &[y])).to_vec();
+            let norm = L2Norm { eps: heads.eps, dim: heads.dim, view: None };
+            let mut outs = heads.slices().map(|slice| p.op(slice, &[y])).to_vec();
             outs[..2].iter_mut().for_each(|x| *x = p.op(norm.clone(), &[*x]));
             outs.push(conv.sibling(1));
             return p.finish(&outs);
@@ -114,7 +114,7 @@ impl OpDef for Conv {
                 // Where the sequence's rows begin: a window has its earlier rows in front of them.
                 let mut from = start * width;
                 match c.ins.get(2) {
-                    Some(RefValue::State(_)) if span.begins() => rows.resize(old, 0.0),
+                    Some(RefValue::State(_)) if span.is_first_chunk() => rows.resize(old, 0.0),
                     Some(RefValue::State(state)) => rows = c.states[*state].get(slot, 0, 0),
                     _ => {
                         from += i * old;
@@ -135,7 +135,7 @@ impl OpDef for Conv {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let (x, w) = (&site.ins[0], &site.ins[1]);
         let state = site.ins[2..].iter().fold(Expr::Const(0), |a, s| a + Expr::S * s.row_bytes());
         let made = Expr::T * x.row_bytes();
@@ -146,7 +146,7 @@ impl OpDef for Conv {
         Cost::of(x.bytes() + w.bytes() + state.clone(), made + state, Expr::T * flops)
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let filter = Filter { taps: self.taps, channels: site.ins[0].width, dtype: site.ins[1].dtype };
         let state_arg = (site.ins.len() == 3).then_some(2);
         let first_out = site.ins.len();
@@ -169,7 +169,7 @@ impl OpDef for Conv {
                         if let Some(heads) = &heads {
                             (c.simd.silu)(made);
                             if out < 2 {
-                                L2Norm { eps: heads.eps, dim: heads.dim, part: None }.group(c, raw, y);
+                                L2Norm { eps: heads.eps, dim: heads.dim, view: None }.group(c, raw, y);
                             }
                         }
                     }
@@ -181,17 +181,17 @@ impl OpDef for Conv {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         if !site.ins[1].dtype.is_float() {
             return Lowering::Gap("a quantized filter has no kernel");
         }
         const WG: u32 = 128;
         if self.heads.as_ref().is_some_and(|h| h.dim > WG as usize) {
-            return Lowering::Gap("heads of more than 128 numbers have no kernel");
+            return Lowering::Gap("heads of more than 128 elements have no kernel");
         }
         let channels = site.ins[0].width;
         let (in_place, heads) = (site.ins.len() == 3, self.heads.as_ref());
@@ -362,7 +362,7 @@ impl Filter {
             let x = match (row.checked_sub(self.taps - 1), state_arg) {
                 (_, None) => of_step(row + seq * (self.taps - 1)),
                 (Some(row), _) => of_step(row),
-                (None, _) if span.begins() => continue,
+                (None, _) if span.is_first_chunk() => continue,
                 (None, Some(state_arg)) => {
                     let at = (span.slot as usize * (self.taps - 1) + row) * self.channels + from;
                     bytemuck::cast_slice(c.bytes_at(state_arg, at * 4..(at + n) * 4))
@@ -387,7 +387,7 @@ impl Filter {
                     let at = (span.start as usize + x_row) * self.channels + from;
                     out.copy_from_slice(&c.f32s(x_arg)[at..at + n]);
                 }
-                None if span.begins() => out.fill(0.0),
+                None if span.is_first_chunk() => out.fill(0.0),
                 None => {
                     let at = place(row + count);
                     out.copy_from_slice(bytemuck::cast_slice(c.bytes_at(state_arg, at * 4..(at + n) * 4)));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::codegen::cuda::{Unit, groups};
 
-pub(super) fn lower(op: &Copy, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Copy, site: &OpSite) -> Lowering {
     let kind = |dtype: DType| match dtype {
         DType::F32 => Some("float"),
         DType::F16 => Some("u16"),
@@ -18,5 +18,5 @@ pub(super) fn lower(op: &Copy, site: &Site) -> Lowering {
     let wide = if from == "u16" { "from_f16(IN[i])" } else { "IN[i]" };
     let value = if to == "u16" { format!("to_f16({wide})") } else { wide.into() };
     unit.set("VALUE", value).part(include_str!("kernel.cu"));
-    unit.lower("copy/numbers", groups(&out.rows, out.width, 256), op.cost(site))
+    unit.lower("copy/per_element", groups(&out.rows, out.width, 256), op.cost(site))
 }

@@ -42,11 +42,11 @@ impl OpDef for Copy {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         site.streams(Expr::Const(0))
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         if site.ins[0].dtype != DType::F32 || self.dtype != DType::F32 {
             return Lowering::Gap("on the CPU values of a step are f32: a cast has no kernel");
         }
@@ -59,18 +59,18 @@ impl OpDef for Copy {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         if !site.ins[0].dtype.is_float() || self.dtype != DType::F32 {
             return Lowering::Gap("values of a step are f32: a cast has no kernel");
         }
-        let mut w = Wgsl::new("copy/each", 128);
+        let mut w = Wgsl::new("copy/per_element", 128);
         w.read("x", Arg::In(0), site.ins[0].dtype);
         w.function("value(r: u32, c: u32) -> f32", &format!("x_at(r * {}u + c)", site.ins[0].width));
-        w.each(site, self.cost(site))
+        w.per_element(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

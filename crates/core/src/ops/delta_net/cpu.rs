@@ -20,7 +20,7 @@ const CHUNK: usize = 64;
 /// With fewer tokens, one by one is cheaper.
 const FEW: usize = 8;
 
-pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
+pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     let o = op.operands();
     let has_conv = matches!(op.front, Front::Conv { .. });
     let floats = (0..o.count).filter(|&i| !(has_conv && i == 1));
@@ -39,8 +39,8 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
         }
         _ => None,
     };
-    let kind = if site.class.is_small() { "rows" } else { "chunks" };
-    let rows = if site.class.is_small() { FEW } else { CHUNK };
+    let kind = if site.bucket.is_small() { "rows" } else { "chunks" };
+    let rows = if site.bucket.is_small() { FEW } else { CHUNK };
     let kernel = Kernel { op: op.clone(), filter, rows, in_place: site.ins[o.state].is_state() };
     Lowering::one(site, format!("delta_net/{kind}.{form}"), Expr::S * op.k_heads, 1, op.cost(site), move |c, s| {
         while let Some(range) = c.items.take() {
@@ -109,7 +109,7 @@ impl Kernel {
         let head_state = |i: usize| c.write(state_arg, head_range(i));
         if !self.in_place {
             (0..own).for_each(|i| head_state(i).copy_from_slice(&c.f32s(o.state)[head_range(i)]));
-        } else if span.begins() {
+        } else if span.is_first_chunk() {
             (0..own).for_each(|i| head_state(i).fill(0.0));
         }
         for first in (0..count).step_by(n) {
@@ -190,14 +190,14 @@ impl Kernel {
                     filter.row(c, states, seq, at, from, taps, y);
                     (c.simd.silu)(y);
                     if i < 2 {
-                        L2Norm { eps, dim: kd, part: None }.group(c, raw, out);
+                        L2Norm { eps, dim: kd, view: None }.group(c, raw, out);
                     }
                 }
                 _ => {
                     let (arg, from, width) = match i {
                         0 => (0, from, self.op.k_width()),
                         1 => (1, from - self.op.k_width(), self.op.k_width()),
-                        _ if self.op.front == Front::Joint => (2, from, 2 * self.op.k_width() + self.op.v_width()),
+                        _ if self.op.front == Front::Packed => (2, from, 2 * self.op.k_width() + self.op.v_width()),
                         _ => (2, from - 2 * self.op.k_width(), self.op.v_width()),
                     };
                     out.copy_from_slice(&c.f32s(arg)[row * width + from..row * width + from + len]);

@@ -10,7 +10,7 @@ const COLUMNS: usize = 32;
 /// Tokens of a chunk.
 const CHUNK: usize = 64;
 
-pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
+pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     let o = op.operands();
     let has_conv = matches!(op.front, Front::Conv { .. });
     let floats = (0..o.count).filter(|&i| !(has_conv && i == 1));
@@ -18,7 +18,7 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
         return Lowering::Gap("operands of the delta rule that are not f32 have no CUDA kernel");
     }
     if op.k_dim > 256 {
-        return Lowering::Gap("key heads of more than 256 numbers have no CUDA kernel");
+        return Lowering::Gap("key heads of more than 256 elements have no CUDA kernel");
     }
     if has_conv && !matches!(site.ins[1].dtype, DType::F32 | DType::F16) {
         return Lowering::Gap("filters that are neither f32 nor f16 have no CUDA kernel");
@@ -29,13 +29,13 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
         (false, Some(_)) => "norm",
         (true, Some(_)) => "conv+norm",
     };
-    if site.class == RowClass::Many
+    if site.bucket == RowBucket::Large
         && let Some(lowering) = chunks(op, site, form)
     {
         return lowering;
     }
-    let finish = op.norm.is_some() && site.class.is_small();
-    let tokens = if site.class.is_small() { 8 } else { 16 };
+    let finish = op.norm.is_some() && site.bucket.is_small();
+    let tokens = if site.bucket.is_small() { 8 } else { 16 };
     let mut unit = Unit::new(128);
     set_front(&mut unit, op, site);
     unit.set("TOKENS", tokens);
@@ -55,7 +55,7 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
         set_norm(&mut unit, op, o.norm);
     }
     if cluster == 1 && (finish || has_conv) {
-        unit.update("ZEROS", "u32", Arg::Zeros);
+        unit.update("SEMAPHORES", "u32", Arg::ZeroedWorkspace);
     }
     unit.update("OUT", "float", Arg::Out(0)).part(TENSOR).part(CONV).part(include_str!("kernel.cu"));
     let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
@@ -63,29 +63,29 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
     if op.norm.is_none() || finish {
         return unit.lower(format!("delta_net/columns.{form}"), grid, cost);
     }
-    let (rest_cost, norm) = norm_step(op, site);
-    let first = unit.step(format!("delta_net/columns.{form}"), grid, rest_cost);
-    Lowering::Steps { steps: vec![first, norm], scratch: vec![] }
+    let (rest_cost, norm) = norm_launch(op, site);
+    let first = unit.launch(format!("delta_net/columns.{form}"), grid, rest_cost);
+    Lowering::Steps { launches: vec![first, norm], scratch: vec![] }
 }
 
 /// What the op costs without its norm, and the step of the norm: the rule reads no norm weight and no gate; the norm reads
 /// and writes what the rule made.
-fn norm_step(op: &DeltaNet, site: &Site) -> (Cost, Step) {
+fn norm_launch(op: &DeltaNet, site: &OpSite) -> (Cost, Launch) {
     let o = op.operands();
     let extra = site.ins[o.norm].bytes() + site.ins[o.norm + 1].bytes() + site.outs[0].bytes();
     let norm_cost = Cost::of(extra, site.outs[0].bytes(), Expr::T * (13 * op.v_width()));
     let rest = DeltaNet { norm: None, ..op.clone() };
     let ins = site.ins[..o.norm].iter().chain(&site.ins[o.norm + 2..]).cloned().collect();
-    let rest_cost = rest.cost(&Site { ins, ..site.clone() });
+    let rest_cost = rest.cost(&OpSite { ins, ..site.clone() });
     let mut unit = Unit::new(128);
     unit.batch().set("V_HEADS", op.v_heads).set("VD", op.v_dim);
     set_norm(&mut unit, op, o.norm);
     unit.update("OUT", "float", Arg::Out(0)).part(include_str!("norm.cu"));
-    (rest_cost, unit.step("delta_net/norm", groups(&Expr::T, op.v_heads, 4), norm_cost))
+    (rest_cost, unit.launch("delta_net/norm", groups(&Expr::T, op.v_heads, 4), norm_cost))
 }
 
 /// Sizes, and where q, k and v come from.
-fn set_front(unit: &mut Unit, op: &DeltaNet, site: &Site) {
+fn set_front(unit: &mut Unit, op: &DeltaNet, site: &OpSite) {
     unit.batch().set("K_HEADS", op.k_heads).set("V_HEADS", op.v_heads).set("KD", op.k_dim).set("VD", op.v_dim);
     unit.set_f32("SCALE", op.scale).set("FRONT", matches!(op.front, Front::Conv { .. }) as u8);
     match &op.front {
@@ -98,13 +98,13 @@ fn set_front(unit: &mut Unit, op: &DeltaNet, site: &Site) {
             ["Q_IN", "K_IN", "V_IN"].iter().enumerate().for_each(|(i, name)| {
                 unit.read(name, "float", Arg::In(i));
             });
-            let start = if *front == Front::Joint { 2 * op.k_width() } else { 0 };
+            let start = if *front == Front::Packed { 2 * op.k_width() } else { 0 };
             unit.set_f32("L2_EPS", 0.0).set("V_START", start).set("V_STRIDE", site.ins[2].width);
         }
     }
 }
 
-fn set_state(unit: &mut Unit, op: &DeltaNet, site: &Site) {
+fn set_state(unit: &mut Unit, op: &DeltaNet, site: &OpSite) {
     let o = op.operands();
     match site.ins[o.state].is_state() {
         true => unit.set("IN_PLACE", 1).update("STATE", "float", Arg::In(o.state)).set("NEW_STATE", "STATE"),
@@ -116,15 +116,15 @@ fn set_state(unit: &mut Unit, op: &DeltaNet, site: &Site) {
 }
 
 /// Many rows in chunks; none where heads do not fit the kernel's tiles or its shared memory.
-fn chunks(op: &DeltaNet, site: &Site, form: &str) -> Option<Lowering> {
+fn chunks(op: &DeltaNet, site: &OpSite, form: &str) -> Option<Lowering> {
     let (o, has_conv) = (op.operands(), matches!(op.front, Front::Conv { .. }));
-    let (line, own) = (op.k_dim + 4, op.v_heads / op.k_heads);
-    let first_shared = 4 * (2 * CHUNK * line + CHUNK * (CHUNK + 4) + 2 * own * CHUNK);
+    let (row_stride, own) = (op.k_dim + 4, op.v_heads / op.k_heads);
+    let first_shared = 4 * (2 * CHUNK * row_stride + CHUNK * (CHUNK + 4) + 2 * own * CHUNK);
     let shared = |buffers: usize| {
-        4 * ((buffers + 1) * CHUNK * line + 2 * CHUNK * (CHUNK + 4) + COLUMNS * (op.k_dim + 4 * CHUNK) + CHUNK)
+        4 * ((buffers + 1) * CHUNK * row_stride + 2 * CHUNK * (CHUNK + 4) + COLUMNS * (op.k_dim + 4 * CHUNK) + CHUNK)
     };
-    let room = caps(site).shared as usize;
-    let fits = op.k_dim.is_multiple_of(4) && op.k_dim <= 128 && shared(1).max(first_shared) <= room;
+    let shared_bytes = caps(site).shared as usize;
+    let fits = op.k_dim.is_multiple_of(4) && op.k_dim <= 128 && shared(1).max(first_shared) <= shared_bytes;
     if caps(site).sm < 80 || !fits {
         return None;
     }
@@ -156,8 +156,8 @@ fn chunks(op: &DeltaNet, site: &Site, form: &str) -> Option<Lowering> {
     unit.resident(2).shared(first_shared).part(TENSOR).part(CONV).part(include_str!("chunks.cu"));
     let (cost, norm) = match op.norm {
         Some(_) => {
-            let (cost, step) = norm_step(op, site);
-            (cost, Some(step))
+            let (cost, launch) = norm_launch(op, site);
+            (cost, Some(launch))
         }
         None => (op.cost(site), None),
     };
@@ -169,10 +169,10 @@ fn chunks(op: &DeltaNet, site: &Site, form: &str) -> Option<Lowering> {
     let products = Expr::T * (op.k_heads * 4 * CHUNK * op.k_dim + op.v_heads * CHUNK * CHUNK / 3);
     let first_cost = Cost::of(read + conv.clone(), bytes.clone() + conv, products);
     let rest_cost = Cost::of(bytes + state.clone(), output + state, cost.flops);
-    let first = unit.step("delta_net/chunks.prepare", count * op.k_heads, first_cost);
+    let first = unit.launch("delta_net/chunks.prepare", count * op.k_heads, first_cost);
 
     let mut unit = Unit::new(256);
-    let buffers = if shared(2) <= room { 2 } else { 1 };
+    let buffers = if shared(2) <= shared_bytes { 2 } else { 1 };
     unit.batch().set("K_HEADS", op.k_heads).set("V_HEADS", op.v_heads).set("KD", op.k_dim).set("VD", op.v_dim);
     unit.set_f32("SCALE", op.scale).set("PREPARE", 0).set("CHUNK", CHUNK).set("KEY_BUFFERS", buffers);
     unit.read("BETA", "float", Arg::In(o.g + 1));
@@ -183,7 +183,7 @@ fn chunks(op: &DeltaNet, site: &Site, form: &str) -> Option<Lowering> {
         unit.read(name, "float", if has_conv { Arg::Scratch(made.len() + i) } else { Arg::In(i) });
     }
     let (start, stride) = match op.front {
-        Front::Joint => (2 * op.k_width(), site.ins[2].width),
+        Front::Packed => (2 * op.k_width(), site.ins[2].width),
         _ => (0, op.v_width()),
     };
     unit.set("V_START", start).set("V_STRIDE", stride);
@@ -191,8 +191,8 @@ fn chunks(op: &DeltaNet, site: &Site, form: &str) -> Option<Lowering> {
     unit.write("OUT", "float", Arg::Out(0)).shared(shared(buffers));
     unit.part(TENSOR).part(CONV).part(include_str!("chunks.cu"));
     let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
-    let second = unit.step(format!("delta_net/chunks.{form}"), grid, rest_cost);
-    Some(Lowering::Steps { steps: [first, second].into_iter().chain(norm).collect(), scratch })
+    let second = unit.launch(format!("delta_net/chunks.{form}"), grid, rest_cost);
+    Some(Lowering::Steps { launches: [first, second].into_iter().chain(norm).collect(), scratch })
 }
 
 fn set_norm(unit: &mut Unit, op: &DeltaNet, at: usize) {

@@ -1,4 +1,4 @@
-// Query, key and value out of a convolution of the joint row x [q, k, v] of CHANNELS and SiLU; the L2 norm is the caller's.
+// Query, key and value out of a convolution of the packed projection x [q, k, v] of CHANNELS and SiLU; the L2 norm is the caller's.
 // w_at: the filter; conv_state holds the last TAPS - 1 rows of a sequence.
 fn front(seq: u32, t: u32, c: u32) -> f32 {
     var sum = 0.0;
@@ -20,7 +20,7 @@ fn front_key(seq: u32, t: u32, i: u32) -> f32 { return front(seq, t, K_HEADS * K
 fn front_value(seq: u32, t: u32, i: u32) -> f32 { return front(seq, t, 2u * K_HEADS * K_DIM + i); }
 
 // Keeps the last rows of the channels of this workgroup's heads, each channel by one thread.
-fn keep(seq: u32, kh: u32, start: u32, count: u32, slot: u32, begins: bool, lid: u32) {
+fn keep(seq: u32, kh: u32, start: u32, count: u32, slot: u32, first_chunk: bool, lid: u32) {
     storageBarrier();
     workgroupBarrier();
     let all = 2u * K_DIM + HEADS_EACH * V_DIM;
@@ -38,7 +38,7 @@ fn keep(seq: u32, kh: u32, start: u32, count: u32, slot: u32, begins: bool, lid:
             var x = 0.0;
             if row >= TAPS - 1u {
                 x = x_at((start + row - (TAPS - 1u)) * CHANNELS + c);
-            } else if !begins {
+            } else if !first_chunk {
                 x = conv_state[(slot * (TAPS - 1u) + row) * CHANNELS + c];
             }
             conv_state[(slot * (TAPS - 1u) + i) * CHANNELS + c] = x;

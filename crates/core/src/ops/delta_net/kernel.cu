@@ -36,7 +36,7 @@ DEVICE float apart(const Args& A, const Span& span, u32 row, u32 channel) {
 #endif
 }
 
-// A channel of the joint row: what is there before this step, and its convolution with what this step brings.
+// A channel of the packed projection: what is there before this step, and its convolution with what this step brings.
 struct Channel {
 #if FRONT
     float w[TAPS], old[TAPS - 1];
@@ -87,8 +87,8 @@ KERNEL {
     allow_next();
     const Batch batch{BATCH};
     // The blocks of a key head stand together.
-    const u32 slice = group_index() % SLICES, key = group_index() / SLICES / OWN % K_HEADS;
-    const u32 h = group_index() / SLICES % OWN * K_HEADS + key, seq = group_index() / SLICES / V_HEADS;
+    const u32 slice = block_index() % SLICES, key = block_index() / SLICES / OWN % K_HEADS;
+    const u32 h = block_index() / SLICES % OWN * K_HEADS + key, seq = block_index() / SLICES / V_HEADS;
     if (seq >= batch.s()) {
         wait_for_inputs();
         return;
@@ -106,7 +106,7 @@ KERNEL {
 #pragma unroll
     for (int r = 0; r < RPT; r++) {
         const u32 i = r * (4 * WARPS) + row0;
-        const bool has_old = i < KD && mine < VD && !(IN_PLACE && span.begins);
+        const bool has_old = i < KD && mine < VD && !(IN_PLACE && span.first_chunk);
         if (VD % 4 == 0) {
             float4 x = make_float4(0, 0, 0, 0);
             if (has_old) x = *(const float4*)(old + i * VD + mine);
@@ -235,7 +235,7 @@ KERNEL {
 #if CLUSTER > 1
     // Of the convolution's rows, each block keeps its own values and a part of the queries and keys, all read before the
     // others write.
-    const u32 rank = group_index() % CLUSTER, shared_part = 2 * KD / CLUSTER, here = threadIdx.x * 4;
+    const u32 rank = block_index() % CLUSTER, shared_part = 2 * KD / CLUSTER, here = threadIdx.x * 4;
     const u32 at = rank * shared_part + here;
     u32 channel = at < KD ? key * KD + at : K_WIDTH + key * KD + at - KD;
     if (here >= shared_part) channel = 2 * K_WIDTH + h * VD + column0 + here - shared_part;
@@ -276,7 +276,7 @@ KERNEL {
 #elif FRONT || FINISH_NORM
     __threadfence();
     __syncthreads();
-    u32* counter = ZEROS + seq * K_HEADS + key;
+    u32* counter = SEMAPHORES + seq * K_HEADS + key;
     if (threadIdx.x == 0) is_last = atomicAdd(counter, 1) == OWN * SLICES - 1;
     __syncthreads();
     if (!is_last) return;

@@ -26,7 +26,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let start = batch_span(seq, 0u);
     let count = batch_span(seq, 1u);
     let slot = batch_span(seq, 3u);
-    let begins = batch_span(seq, 4u) != 0u;
+    let first_chunk = batch_span(seq, 4u) != 0u;
     // Where the state is a value, it has a row for each sequence, zeros where one begins.
     let state_row = select(seq, slot, IN_PLACE);
     const AT_ONCE = WG / V_DIM;
@@ -40,7 +40,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         var column: array<f32, K_DIM>;
         for (var i = 0u; i < K_DIM; i++) {
             column[i] = 0.0;
-            if !(begins && IN_PLACE) { column[i] = state_at(at + i * V_DIM); }
+            if !(first_chunk && IN_PLACE) { column[i] = state_at(at + i * V_DIM); }
         }
         for (var t = 0u; t < count; t++) {
             let row = start + t;
@@ -83,5 +83,5 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
             for (var i = 0u; i < K_DIM; i++) { put_state(at + i * V_DIM, column[i]); }
         }
     }
-    keep(seq, kh, start, count, slot, begins, lid);
+    keep(seq, kh, start, count, slot, first_chunk, lid);
 }

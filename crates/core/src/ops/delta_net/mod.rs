@@ -7,8 +7,8 @@
 //! Inputs in order: q `[T, k_heads·k_dim]`, k, v `[T, v_heads·v_dim]`; g `[T, v_heads]` (logarithm of the decay), beta;
 //! if there is a gated norm: its weight `[1, v_dim]` and the gate z (like v), whose SiLU it is multiplied by; the state.
 //! Outputs: o, the state. The state is kept in place, or is a value `[S, v_heads·k_dim·v_dim]` of which another is made.
-//! v can stand at the end of a joint row `[q, k, v]`, which is then its input and not copied. With a convolution, the joint
-//! row before it and its filter stand in the place of q, k and v, its state stands before the other one, and both are
+//! v can stand at the end of a packed projection `[q, k, v]`, which is then its input and not copied. With a convolution, the packed
+//! projection before it and its filter stand in the place of q, k and v, its state stands before the other one, and both are
 //! outputs.
 //! Source: Gated Delta Networks (Yang et al., 2024), eq. 10; in chunks: section 3.3.
 
@@ -17,8 +17,8 @@ use crate::ops::conv::{Conv, Heads};
 use crate::ops::rms_norm::{RmsNorm, With};
 use crate::reference::{Part, Parts, RefValue};
 use onetrip_ir::formats::DType;
-use onetrip_ir::tensor::Columns;
 use onetrip_ir::tensor::Role;
+use onetrip_ir::tensor::Slice;
 
 mod cpu;
 mod cuda;
@@ -28,10 +28,10 @@ mod wgsl;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Front {
     /// Three values.
-    Apart,
-    /// q, k, and a joint row whose last columns are v.
-    Joint,
-    /// The joint row before a causal convolution, SiLU, and the L2 norms of query and key heads.
+    Separate,
+    /// q, k, and a packed projection whose last columns are v.
+    Packed,
+    /// The packed projection before a causal convolution, SiLU, and the L2 norms of query and key heads.
     Conv {
         /// Inputs that the convolution sees.
         taps: usize,
@@ -78,12 +78,12 @@ impl DeltaNet {
         Operands { g, norm, conv_state, state, count: state + 1 }
     }
 
-    /// Numbers in a row of queries or keys.
+    /// Elements in a row of queries or keys.
     pub fn k_width(&self) -> usize {
         self.k_heads * self.k_dim
     }
 
-    /// Numbers in a row of values.
+    /// Elements in a row of values.
     pub fn v_width(&self) -> usize {
         self.v_heads * self.v_dim
     }
@@ -93,14 +93,14 @@ impl DeltaNet {
         self.v_width() * self.k_dim
     }
 
-    /// What a convolution of the joint row makes for this op.
+    /// What a convolution of the packed projection makes for this op.
     pub fn heads(&self, eps: f32) -> Heads {
         Heads { keys: self.k_width(), values: self.v_width(), dim: self.k_dim, eps }
     }
 
-    /// The columns of q, k and v in a joint row.
-    pub fn columns(&self) -> [Columns; 3] {
-        self.heads(0.0).columns()
+    /// The columns of q, k and v in a packed projection.
+    pub fn slices(&self) -> [Slice; 3] {
+        self.heads(0.0).slices()
     }
 }
 
@@ -125,8 +125,8 @@ impl OpDef for DeltaNet {
                 Conv { taps: *taps, heads: None }.check(&ins[0], &ins[1], Some(&ins[o.conv_state]))?;
                 vec![(0, 2 * k + v, "query, key and value")]
             }
-            Front::Joint => vec![(0, k, "query"), (1, k, "key"), (2, 2 * k + v, "query, key and value")],
-            Front::Apart => vec![(0, k, "query"), (1, k, "key"), (2, v, "value")],
+            Front::Packed => vec![(0, k, "query"), (1, k, "key"), (2, 2 * k + v, "query, key and value")],
+            Front::Separate => vec![(0, k, "query"), (1, k, "key"), (2, v, "value")],
         };
         wanted.extend([(o.g, self.v_heads, "decay"), (o.g + 1, self.v_heads, "beta")]);
         if self.norm.is_some() {
@@ -151,7 +151,7 @@ impl OpDef for DeltaNet {
 
     fn meaning(&self) -> Meaning {
         let o = self.operands();
-        if self.front == Front::Apart && self.norm.is_none() {
+        if self.front == Front::Separate && self.norm.is_none() {
             let op = self.clone();
             return Meaning::Direct(Box::new(move |c| naive(&op, c)));
         }
@@ -159,8 +159,8 @@ impl OpDef for DeltaNet {
         let mut ins: Vec<Part> = (0..3).map(Part::In).collect();
         let mut states = vec![];
         match &self.front {
-            Front::Apart => {}
-            Front::Joint => ins[2] = p.op(self.columns()[2].clone(), &[Part::In(2)]),
+            Front::Separate => {}
+            Front::Packed => ins[2] = p.op(self.slices()[2].clone(), &[Part::In(2)]),
             Front::Conv { taps, eps } => {
                 let conv = Conv { taps: *taps, heads: Some(self.heads(*eps)) };
                 let q = p.op(conv, &[Part::In(0), Part::In(1), Part::In(o.conv_state)]);
@@ -169,7 +169,7 @@ impl OpDef for DeltaNet {
             }
         }
         ins.extend([o.g, o.g + 1, o.state].map(Part::In));
-        let mut y = p.op(DeltaNet { front: Front::Apart, norm: None, ..self.clone() }, &ins);
+        let mut y = p.op(DeltaNet { front: Front::Separate, norm: None, ..self.clone() }, &ins);
         states.push(y.sibling(1));
         if let Some(eps) = self.norm {
             let norm = RmsNorm { with: With::Gate, ..RmsNorm::weighted(eps, self.v_dim) };
@@ -179,11 +179,11 @@ impl OpDef for DeltaNet {
         p.finish(&outs)
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let o = self.operands();
         let states = site.ins[o.conv_state..].iter().fold(Expr::Const(0), |a, s| a + Expr::S * s.row_bytes());
         let ins = site.ins[..o.conv_state].iter().enumerate().map(|(i, s)| match self.front {
-            Front::Joint if i == 2 => Expr::T * (4 * self.v_width()),
+            Front::Packed if i == 2 => Expr::T * (4 * self.v_width()),
             _ => s.bytes(),
         });
         let read = ins.fold(states.clone(), |a, bytes| a + bytes);
@@ -198,15 +198,15 @@ impl OpDef for DeltaNet {
         Cost::of(read, site.outs[0].bytes() + states, Expr::T * flops)
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         cpu::lower(self, site)
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         wgsl::lower(self, site)
     }
 
@@ -232,7 +232,7 @@ impl OpDef for DeltaNet {
             for (k_heads, v_heads, k_dim, v_dim) in sizes {
                 let heads = format!("{k_heads} and {v_heads} heads of {k_dim} and {v_dim}, {class}");
                 let scale = 1.0 / (k_dim as f32).sqrt();
-                let plain = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Apart, norm: None };
+                let plain = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Separate, norm: None };
                 let (k, v) = (plain.k_width(), plain.v_width());
                 let state = Sig::recurrent(plain.state_width());
                 let ins = vec![x(k), x(k), x(v), x(v_heads), x(v_heads), state.clone()];
@@ -263,12 +263,12 @@ impl OpDef for DeltaNet {
                 }
                 cases.push(case);
                 let by_value = vec![x(k), x(k), x(2 * k + v), x(v_heads), x(v_heads), Sig::slot(Expr::S, state.width)];
-                let joint = DeltaNet { front: Front::Joint, ..plain.clone() };
+                let packed = DeltaNet { front: Front::Packed, ..plain.clone() };
                 let mut case =
-                    Case::new(format!("joint row, state by value, {heads}"), joint, by_value, b).within(3e-5);
+                    Case::new(format!("packed projection, state by value, {heads}"), packed, by_value, b).within(3e-5);
                 case = case.between(1, -unit, unit).between(3, -2.0, 0.0).between(4, 0.0, 1.0);
                 if (class, k_heads) == ("few", 2) {
-                    // Only the values of the joint row are read.
+                    // Only the values of the packed projection are read.
                     case = case.costs(7 * 264 * 4 + 3 * 16384, 7 * 512 + 3 * 16384, 7 * 7 * 4096);
                 }
                 cases.push(case);
@@ -290,7 +290,7 @@ fn naive(op: &DeltaNet, c: &mut RefCall) {
     for (i, span) in c.batch.seqs.clone().iter().enumerate() {
         let slot = span.slot as usize;
         let old = match &c.ins[5] {
-            RefValue::State(_) if span.begins() => vec![0.0; op.state_width()],
+            RefValue::State(_) if span.is_first_chunk() => vec![0.0; op.state_width()],
             RefValue::State(state) => c.states[*state].get(slot, 0, 0),
             RefValue::Tensor(states) => states.row(i).to_vec(),
         };

@@ -6,7 +6,7 @@ KERNEL {
     allow_next();
     wait_for_inputs();
     const Batch batch{BATCH};
-    const u32 item = group_index() * WARPS + warp_index();
+    const u32 item = block_index() * WARPS + warp_index();
     if (item >= batch.t() * V_HEADS) return;
     const size_t at = (size_t)item * VD;
     float s = 0;

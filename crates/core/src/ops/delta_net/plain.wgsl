@@ -2,4 +2,4 @@
 fn front_query(seq: u32, t: u32, i: u32) -> f32 { return q_at((batch_span(seq, 0u) + t) * K_HEADS * K_DIM + i); }
 fn front_key(seq: u32, t: u32, i: u32) -> f32 { return k_at((batch_span(seq, 0u) + t) * K_HEADS * K_DIM + i); }
 fn front_value(seq: u32, t: u32, i: u32) -> f32 { return v_at((batch_span(seq, 0u) + t) * V_STRIDE + V_START + i); }
-fn keep(seq: u32, kh: u32, start: u32, count: u32, slot: u32, begins: bool, lid: u32) {}
+fn keep(seq: u32, kh: u32, start: u32, count: u32, slot: u32, first_chunk: bool, lid: u32) {}

@@ -6,9 +6,9 @@ use crate::codegen::wgsl::{Wgsl, caps};
 /// Threads of a workgroup.
 const WG: u32 = 256;
 
-pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
+pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     if op.v_dim > WG as usize || op.k_dim > 256 {
-        return Lowering::Gap("heads of more than 256 numbers have no kernel");
+        return Lowering::Gap("heads of more than 256 elements have no kernel");
     }
     let o = op.operands();
     let float = |i: usize| site.ins[i].dtype.is_float();
@@ -53,9 +53,9 @@ pub(super) fn lower(op: &DeltaNet, site: &Site) -> Lowering {
         w.line(include_str!("front.wgsl"));
     } else {
         ["q", "k", "v"].iter().enumerate().for_each(|(i, name)| read(&mut w, name, i));
-        let joint = op.front == Front::Joint;
-        w.number("V_STRIDE", op.v_width() + if joint { 2 * op.k_width() } else { 0 });
-        w.number("V_START", if joint { 2 * op.k_width() } else { 0 });
+        let packed = op.front == Front::Packed;
+        w.number("V_STRIDE", op.v_width() + if packed { 2 * op.k_width() } else { 0 });
+        w.number("V_START", if packed { 2 * op.k_width() } else { 0 });
         w.line(include_str!("plain.wgsl"));
     }
     let in_place = site.ins[o.state].is_state();

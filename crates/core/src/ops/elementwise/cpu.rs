@@ -1,4 +1,4 @@
-//! Trees are evaluated in chunks that stay in registers and the first-level cache.
+//! Trees are evaluated in chunks that stay in registers and L1.
 use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::simd::Simd;
 use onetrip_ir::tree::Binary;

@@ -4,7 +4,7 @@ use super::*;
 use crate::codegen::cuda::{Unit, groups, tree};
 use onetrip_ir::formats::DType;
 
-pub(super) fn lower(op: &Elementwise, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Elementwise, site: &OpSite) -> Lowering {
     if site.ins.iter().any(|s| s.dtype != DType::F32) {
         return Lowering::Gap("elementwise operands that are not f32 have no CUDA kernel");
     }
@@ -23,5 +23,5 @@ pub(super) fn lower(op: &Elementwise, site: &Site) -> Lowering {
         }
     };
     unit.set("TREE", tree(&op.tree, &leaf)).write("OUT", "float", Arg::Out(0)).part(include_str!("kernel.cu"));
-    unit.lower("elementwise/numbers", groups(&out.rows, out.width, 256), op.cost(site))
+    unit.lower("elementwise/per_element", groups(&out.rows, out.width, 256), op.cost(site))
 }

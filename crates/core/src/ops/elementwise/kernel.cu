@@ -5,7 +5,7 @@ KERNEL {
     const Args A = ARGS;
     allow_next();
     wait_for_inputs();
-    const u64 i = (u64)group_index() * THREADS + threadIdx.x;
+    const u64 i = (u64)block_index() * THREADS + threadIdx.x;
     if (i >= (u64)ROWS * WIDTH) return;
     const u32 r = (u32)(i / WIDTH), c = (u32)(i % WIDTH);
     OUT[i] = TREE;

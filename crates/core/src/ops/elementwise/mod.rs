@@ -111,11 +111,11 @@ impl OpDef for Elementwise {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         site.streams(site.outs[0].rows.clone() * site.outs[0].width * self.tree.flops() as usize)
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let (tree, widths) = (self.tree.clone(), site.ins.iter().map(|s| s.width).collect::<Vec<_>>());
         if site.ins.iter().any(|s| s.dtype != onetrip_ir::formats::DType::F32) {
             return Lowering::Gap("elementwise operands that are not f32 have no CPU kernel");
@@ -127,15 +127,15 @@ impl OpDef for Elementwise {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         if site.ins.iter().any(|s| !s.dtype.is_float()) {
             return Lowering::Gap("elementwise operands in blocks have no kernel");
         }
-        let mut w = Wgsl::new("elementwise/each", 128);
+        let mut w = Wgsl::new("elementwise/per_element", 128);
         for (i, sig) in site.ins.iter().enumerate() {
             w.read(&format!("a{i}"), Arg::In(i), sig.dtype);
         }
@@ -146,7 +146,7 @@ impl OpDef for Elementwise {
             if row { format!("a{i}_at({column})") } else { format!("a{i}_at(r * {}u + {column})", sig.width) }
         };
         w.function("value(r: u32, c: u32) -> f32", &wgsl::tree(&self.tree, &operand));
-        w.each(site, self.cost(site))
+        w.per_element(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

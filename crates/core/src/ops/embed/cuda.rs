@@ -3,10 +3,10 @@
 use super::*;
 use crate::codegen::cuda::{Unit, WEIGHTS};
 
-pub(super) fn lower(op: &Embed, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Embed, site: &OpSite) -> Lowering {
     let table = &site.ins[0];
     let mut unit = Unit::new(512);
-    unit.batch().read("FEED", "u32", Arg::Feed).set("K", table.width).set_f32("SCALE", op.scale);
+    unit.batch().read("PENDING_TOKENS", "u32", Arg::PendingTokens).set("K", table.width).set_f32("SCALE", op.scale);
     unit.set("VOCABULARY", table.rows.constant().unwrap_or(0));
     if !unit.weight("TABLE_WEIGHT", Arg::In(0), table, false) {
         return Lowering::Gap("a table of this type and layout has no CUDA kernel");

@@ -7,14 +7,14 @@ KERNEL {
     const Args A = ARGS;
     allow_next();
     const Batch batch{BATCH};
-    const u32 row = group_index();
+    const u32 row = block_index();
     // Ids stand behind the header, and the first row is the first sequence's: loads that wait for nobody.
     const u32 there = BATCH[32], at = BATCH[4], rows = batch.t();
     u32 id = FULL;
     if (row < rows) id = row == 0 && at == 32 ? there : batch.id(row);
     wait_for_inputs();
     if (row >= rows) return;
-    if (id == FULL) id = FEED[row == 0 ? 0 : batch.seq(row)];
+    if (id == FULL) id = PENDING_TOKENS[row == 0 ? 0 : batch.seq(row)];
     if (id >= VOCABULARY) id = 0;
     float* out = OUT + (size_t)row * K;
     if (K % 8 != 0) {

@@ -35,13 +35,13 @@ impl OpDef for Embed {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let table = &site.ins[0];
         let scaled = if self.scale == 1.0 { 0 } else { table.width };
         Cost::of(Expr::T * table.row_bytes(), site.outs[0].bytes(), Expr::T * scaled)
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let (table, scale) = (&site.ins[0], self.scale);
         let (dtype, width, row_bytes) = (table.dtype, table.width, table.row_bytes());
         let tile = match table.layout() {
@@ -74,14 +74,14 @@ impl OpDef for Embed {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         let table = &site.ins[0];
         let mut w = Wgsl::new(if self.scale == 1.0 { "embed/rows" } else { "embed/scaled" }, 128);
-        w.bind("feed", "u32", Arg::Feed, Access::Read);
+        w.bind("pending_tokens", "u32", Arg::PendingTokens, Access::Read);
         w.number("VOCABULARY", table.rows.constant().unwrap_or(1) as usize);
         w.number("K", table.width);
         // A table larger than one binding lies in shards: each row in one of them.
@@ -90,7 +90,7 @@ impl OpDef for Embed {
             let name = format!("table{i}");
             let row = if first == 0 { "row".to_string() } else { format!("row - {first}u") };
             let value = match (shard.layout(), wgsl::planes(&mut w, &name, arg, &shard)) {
-                (Layout::Planes, true) => format!("{name}_number({row}, c)"),
+                (Layout::Planes, true) => format!("{name}_element({row}, c)"),
                 (Layout::Stored, false) if shard.dtype.is_float() => {
                     w.read(&name, arg, shard.dtype);
                     format!("{name}_at(({row}) * K + c)")
@@ -100,10 +100,10 @@ impl OpDef for Embed {
             first += shard.rows.constant().unwrap_or(0);
             number.push_str(&format!("    if row < {first}u {{ return {value}; }}\n"));
         }
-        w.line(format!("fn table_number(row: u32, c: u32) -> f32 {{\n{number}    return 0.0;\n}}"));
+        w.line(format!("fn table_element(row: u32, c: u32) -> f32 {{\n{number}    return 0.0;\n}}"));
         let scaled = if self.scale == 1.0 { String::new() } else { format!(" * {}", wgsl::float(self.scale)) };
-        w.function("value(r: u32, c: u32) -> f32", &format!("table_number(token(r), c){scaled}"));
-        w.text(include_str!("kernel.wgsl")).each(site, self.cost(site))
+        w.function("value(r: u32, c: u32) -> f32", &format!("table_element(token(r), c){scaled}"));
+        w.text(include_str!("kernel.wgsl")).per_element(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

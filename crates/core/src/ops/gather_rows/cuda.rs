@@ -3,7 +3,7 @@
 use super::*;
 use crate::codegen::cuda::Unit;
 
-pub(super) fn lower(op: &GatherRows, site: &Site) -> Lowering {
+pub(super) fn lower(op: &GatherRows, site: &OpSite) -> Lowering {
     let mut unit = Unit::new(256);
     unit.batch();
     let mut copies = String::new();

@@ -6,7 +6,7 @@ KERNEL {
     allow_next();
     wait_for_inputs();
     const Batch batch{BATCH};
-    const u32 row = group_index();
+    const u32 row = block_index();
     if (row >= batch.s()) return;
     const size_t from = batch.logit_row(row);
     ROW_COPIES

@@ -34,12 +34,12 @@ impl OpDef for GatherRows {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let bytes = site.outs.iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         Cost::of(bytes.clone(), bytes, Expr::Const(0))
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let widths: Vec<usize> = site.outs.iter().map(|s| s.width).collect();
         Lowering::one(site, "gather_rows/copy", Expr::S, 1, self.cost(site), move |c, _| {
             while let Some(range) = c.items.take() {
@@ -52,11 +52,11 @@ impl OpDef for GatherRows {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         let mut w = Wgsl::new("gather_rows/copy", 128);
         let mut put = String::new();
         let mut end = 0;
@@ -70,7 +70,7 @@ impl OpDef for GatherRows {
             put += &format!("    {otherwise}if c < {end}u {{ y{i}[r * {width}u + c - {from}u] = {value}; }}\n");
         }
         w.line(format!("fn put(r: u32, c: u32) {{\n{put}}}"));
-        w.each_put(&Expr::S, end, self.cost(site))
+        w.per_element_put(&Expr::S, end, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -1,12 +1,12 @@
 //! `y = x / sqrt(Σx² + eps)` over groups of `dim` numbers. Input and output: `[rows, groups·dim]`. Sums in f32.
 //!
-//! With a `part`, the input is a wider row of which only these columns are read, in place.
+//! With a `view`, the input is a wider row of which only these columns are read, in place.
 
 use super::*;
 use crate::codegen::wgsl::{Wgsl, caps};
 use crate::reference::{Part, Parts};
 use onetrip_ir::cpu::call::CpuCall;
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::Slice;
 
 mod cuda;
 
@@ -18,7 +18,7 @@ pub struct L2Norm {
     /// Numbers normalized together: a head's size.
     pub dim: usize,
     /// Reads these columns of its input.
-    pub part: Option<Columns>,
+    pub view: Option<Slice>,
 }
 
 impl L2Norm {
@@ -40,7 +40,7 @@ impl OpDef for L2Norm {
 
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
         want_inputs(Self::NAME, ins, 1)?;
-        let x = Columns::seen(&self.part, &ins[0], self.dim)?;
+        let x = Slice::seen(&self.view, &ins[0], self.dim)?;
         if self.dim == 0 || !x.width.is_multiple_of(self.dim) {
             let why = format!("{} is no multiple of the group size {}", x.width, self.dim);
             return Err(ShapeError { op: Self::NAME, why });
@@ -49,10 +49,10 @@ impl OpDef for L2Norm {
     }
 
     fn meaning(&self) -> Meaning {
-        if let Some(part) = &self.part {
+        if let Some(view) = &self.view {
             let mut p = Parts::default();
-            let x = p.op(part.clone(), &[Part::In(0)]);
-            let y = p.op(L2Norm { part: None, ..self.clone() }, &[x]);
+            let x = p.op(view.clone(), &[Part::In(0)]);
+            let y = p.op(L2Norm { view: None, ..self.clone() }, &[x]);
             return p.finish(&[y]);
         }
         let L2Norm { eps, dim, .. } = *self;
@@ -66,12 +66,12 @@ impl OpDef for L2Norm {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let bytes = site.outs[0].bytes();
         Cost::of(bytes.clone(), bytes, site.outs[0].rows.clone() * (3 * site.outs[0].width))
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let (op, width, stride) = (self.clone(), site.outs[0].width, site.ins[0].width);
         Lowering::one(site, "l2_norm/rows", site.outs[0].rows.clone(), 1, self.cost(site), move |c, _| {
             let x = c.f32s(0);
@@ -79,7 +79,7 @@ impl OpDef for L2Norm {
                 for r in range {
                     let out = c.write(1, r * width..(r + 1) * width);
                     for (g, out) in out.chunks_exact_mut(op.dim).enumerate() {
-                        let at = r * stride + Columns::place(&op.part, g * op.dim);
+                        let at = r * stride + Slice::place(&op.view, g * op.dim);
                         op.group(c, &x[at..at + op.dim], out);
                     }
                 }
@@ -87,18 +87,18 @@ impl OpDef for L2Norm {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         let (width, rows) = (site.outs[0].width, &site.outs[0].rows);
         let mut w = Wgsl::new("l2_norm/rows", 64);
         w.number("DIM", self.dim);
         w.number("GROUPS", width / self.dim);
         w.float("EPS", self.eps);
         w.size("rows", rows);
-        w.read_part("x", Arg::In(0), &self.part, site.ins[0].width, width);
+        w.read_view("x", Arg::In(0), &self.view, site.ins[0].width, width);
         w.write("y", Arg::Out(0));
         let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
         w.lowering(rows.clone() * (width / self.dim), self.cost(site))
@@ -106,14 +106,14 @@ impl OpDef for L2Norm {
 
     fn cases() -> Vec<Case> {
         let x = |w| Sig::slot(Expr::T, w);
-        let op = |dim| L2Norm { eps: 1e-6, dim, part: None };
-        let keys = Columns { group: 320, start: 64, len: 128 };
+        let op = |dim| L2Norm { eps: 1e-6, dim, view: None };
+        let keys = Slice { group: 320, start: 64, len: 128 };
         let b = (5, 2, 5);
         vec![
             // 5 rows of 16 heads of 128.
             Case::new("heads", op(128), vec![x(2048)], b).costs(5 * 8192, 5 * 8192, 5 * 3 * 2048),
             // The keys alone of rows of 320.
-            Case::new("columns", L2Norm { part: Some(keys), ..op(32) }, vec![x(320)], b).costs(2560, 2560, 5 * 3 * 128),
+            Case::new("columns", L2Norm { view: Some(keys), ..op(32) }, vec![x(320)], b).costs(2560, 2560, 5 * 3 * 128),
             Case::new("odd groups", op(33), vec![x(99)], b),
             Case::new("nearly zero", op(32), vec![x(64)], b).between(0, -1e-3, 1e-3),
         ]

@@ -13,8 +13,8 @@
 //! 0.27 MB 9.4 → 10.7 µs, 4.2 MB 125 → 127 (16 tiles: 132); in Qwen2.5-0.5B the output projection took 502 → 601 µs a
 //! tick. So they stay at one.
 //! What brought nothing: asking for the next run's first 1 to 4 KB before the epilogue. In the kernel, for one token: asking
-//! for planes 1 to 4 KB ahead, also without keeping them or into the second-level cache only (−5 to −25 %), or for
-//! activations (their 5 KB for 4096 columns do not survive a tile's 37 KB in the first-level cache, and are 13 % more
+//! for planes 1 to 4 KB ahead, also without keeping them or into L2 only (−5 to −25 %), or for
+//! activations (their 5 KB for 4096 columns do not survive a tile's 37 KB in L1, and are 13 % more
 //! lines to fetch). Blocks of 2048 columns, so that they do: 17 GB/s instead of 27; a stream must not jump.
 //! (AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29; µs of `calibrate`'s chains.)
 
@@ -33,7 +33,7 @@ use onetrip_ir::tensor::tile_layout;
 
 /// Rows of weights in a work item.
 const ROWS: usize = 16;
-/// Tokens between two epilogues, times the tiles of a run: the products stay in the first-level cache.
+/// Tokens between two epilogues, times the tiles of a run: the products stay in L1.
 const TOKENS: usize = 64;
 /// Most tiles of an output between two epilogues, each product's one behind the other.
 const RUN: usize = 16;
@@ -49,10 +49,10 @@ enum Path {
     Tile(TileLayout),
     /// Stored floats, f32 activations.
     Float(FloatKind),
-    /// Quantized rows widened to f32 first, f32 activations.
-    Widen,
-    /// Interleaved rows widened to f32 first, f32 activations.
-    WidenTile(TileLayout),
+    /// Quantized rows dequantized to f32 first, f32 activations.
+    Dequantize,
+    /// Interleaved rows dequantized to f32 first, f32 activations.
+    DequantizeTile(TileLayout),
 }
 
 struct Product {
@@ -67,7 +67,7 @@ struct Work<'a> {
     x: &'a [f32],
     q8: &'a [u8],
     acc: &'a mut [u8],
-    wide: &'a mut [u8],
+    dequantized: &'a mut [u8],
 }
 
 struct Kernel {
@@ -83,7 +83,7 @@ struct Kernel {
     rows: Expr,
 }
 
-pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     let (w0, o0) = (op.first_weight(), op.first_operand());
     let k = site.ins[0].width;
     let mut products = vec![];
@@ -93,9 +93,9 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
             (DType::F32, Layout::Stored, _) => Path::Float(FloatKind::F32),
             (DType::F16, Layout::Stored, _) => Path::Float(FloatKind::F16),
             (DType::BF16, Layout::Stored, _) => Path::Float(FloatKind::Bf16),
-            (_, Layout::Stored, _) => Path::Widen,
+            (_, Layout::Stored, _) => Path::Dequantize,
             (_, Layout::Tile16, Some(tile)) if site.compute == Compute::Int8 => Path::Tile(tile),
-            (_, Layout::Tile16, Some(tile)) => Path::WidenTile(tile),
+            (_, Layout::Tile16, Some(tile)) => Path::DequantizeTile(tile),
             (_, Layout::Planes, _) => return Lowering::Gap("weights in planes are for GPUs"),
             (_, Layout::Tile16, None) => return Lowering::Gap("this width has no row-interleaved layout"),
         };
@@ -119,7 +119,7 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         (true, false) => "tile16",
         (true, true) => "mixed",
         _ if products.iter().all(|p| matches!(p.path, Path::Float(_))) => "float",
-        _ => "widen",
+        _ => "dequant",
     };
     let rows = site.ins[0].rows.clone();
     let kernel = Arc::new(Kernel {
@@ -136,7 +136,7 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     let norm = if op.norm.is_some() { "norm+" } else { "" };
     let cost = op.cost(site);
     let operands = (0..site.ins.len()).map(Arg::In).chain((0..site.outs.len()).map(Arg::Out));
-    let step = |name: String, args: Vec<Arg>, grid, cost, code: CpuKernel| Step {
+    let launch = |name: String, args: Vec<Arg>, grid, cost, code: CpuKernel| Launch {
         kernel: name,
         code: Code::Cpu(code),
         args,
@@ -146,11 +146,11 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         grid_syncs: 0,
     };
     let needs_rows = q8 || op.norm.is_some();
-    if site.class.is_small() || !needs_rows {
+    if site.bucket.is_small() || !needs_rows {
         let code: CpuKernel = Arc::new(move |c, s| kernel.small(c, s));
-        let name = format!("matmul/{norm}{form}.rows");
+        let name = format!("matmul/{norm}gemv_multi.{form}");
         return Lowering::Steps {
-            steps: vec![step(name, operands.collect(), tiles.into(), cost, code)],
+            launches: vec![launch(name, operands.collect(), tiles.into(), cost, code)],
             scratch: vec![],
         };
     }
@@ -167,21 +167,27 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     let product = Cost::of(
         site.ins[w0..].iter().fold(made + raw_x, |a, s| a + s.bytes()),
         cost.written,
-        cost.flops, // The norm's few operations are counted in both rows of the plan.
+        cost.flops, // The norm's few operations are counted in both dispatches of the plan.
     );
     let args: Vec<Arg> = operands.chain([Arg::Scratch(0), Arg::Scratch(1)]).collect();
     let first = kernel.clone();
     let what = if q8 { "quantize" } else { "rows" };
     Lowering::Steps {
-        steps: vec![
-            step(
+        launches: vec![
+            launch(
                 format!("matmul/{norm}{what}"),
                 args.clone(),
                 rows,
                 prologue,
-                Arc::new(move |c, s| first.prologue_step(c, s)),
+                Arc::new(move |c, s| first.prologue_launch(c, s)),
             ),
-            step(format!("matmul/{form}.tiles"), args, tiles.into(), product, Arc::new(move |c, s| kernel.large(c, s))),
+            launch(
+                format!("matmul/gemm.{form}"),
+                args,
+                tiles.into(),
+                product,
+                Arc::new(move |c, s| kernel.large(c, s)),
+            ),
         ],
         scratch,
     }
@@ -203,7 +209,7 @@ impl Kernel {
         }
     }
 
-    fn prologue_step(&self, c: &CpuCall, scratch: &mut Scratch) {
+    fn prologue_launch(&self, c: &CpuCall, scratch: &mut Scratch) {
         let q8_arg = self.ins + self.outputs.len();
         let bytes = if self.q8 { q8_row_bytes(self.k) } else { 0 };
         let keep = self.op.norm.is_some() && self.float;
@@ -225,15 +231,15 @@ impl Kernel {
         let n = self.rows.eval(c.bind) as usize;
         let q8_bytes = if self.q8 { q8_row_bytes(self.k) } else { 0 };
         let normed_len = if self.op.norm.is_some() { self.k } else { 0 };
-        let [normed, q8, acc, wide] =
-            scratch.split([n * normed_len * 4, n * q8_bytes, self.acc_bytes(), self.wide_bytes()]);
+        let [normed, q8, acc, dequantized] =
+            scratch.split([n * normed_len * 4, n * q8_bytes, self.acc_bytes(), self.dequantized_bytes()]);
         let normed: &mut [f32] = bytemuck::cast_slice_mut(normed);
         for row in 0..n {
             let normed = &mut normed[row * normed_len..(row + 1) * normed_len];
             self.prologue(c, row, normed, &mut q8[row * q8_bytes..(row + 1) * q8_bytes]);
         }
         let x = if self.op.norm.is_some() { &*normed } else { c.f32s(0) };
-        let mut work = Work { x, q8, acc, wide };
+        let mut work = Work { x, q8, acc, dequantized };
         loop {
             self.items(c, range, n, &mut work);
             range = match c.items.take() {
@@ -248,8 +254,8 @@ impl Kernel {
         let q8_arg = self.ins + self.outputs.len();
         let q8 = c.bytes(q8_arg);
         let x = if self.op.norm.is_some() { c.f32s(q8_arg + 1) } else { c.f32s(0) };
-        let [acc, wide] = scratch.split([self.acc_bytes(), self.wide_bytes()]);
-        let mut work = Work { x, q8, acc, wide };
+        let [acc, dequantized] = scratch.split([self.acc_bytes(), self.dequantized_bytes()]);
+        let mut work = Work { x, q8, acc, dequantized };
         while let Some(range) = c.items.take() {
             self.items(c, range, n, &mut work);
         }
@@ -261,10 +267,10 @@ impl Kernel {
         products * TOKENS * ROWS * 4
     }
 
-    /// Scratch for widened rows.
-    fn wide_bytes(&self) -> usize {
-        let wide = self.products.iter().any(|p| matches!(p.path, Path::Widen | Path::WidenTile(_)));
-        if wide { ROWS * self.k * 4 } else { 0 }
+    /// Scratch for dequantized rows.
+    fn dequantized_bytes(&self) -> usize {
+        let dequantized = self.products.iter().any(|p| matches!(p.path, Path::Dequantize | Path::DequantizeTile(_)));
+        if dequantized { ROWS * self.k * 4 } else { 0 }
     }
 
     /// Items of a range: runs of tiles of one output, as even as they can be.
@@ -288,14 +294,14 @@ impl Kernel {
     /// Some tiles of output `o` for all `n` rows of x; more than one tile only where the products of all fit.
     fn run(&self, c: &CpuCall, o: usize, tiles: Range<usize>, n: usize, work: &mut Work) {
         let (used, width, _) = &self.outputs[o];
-        let Work { x, q8, acc, wide } = work;
+        let Work { x, q8, acc, dequantized } = work;
         let acc: &mut [[f32; ROWS]] = bytemuck::cast_slice_mut(acc);
         for first in (0..n).step_by(TOKENS) {
             let tokens = (n - first).min(TOKENS);
             for (i, &p) in used.iter().enumerate() {
                 for (tile, out) in tiles.clone().zip(acc[i * TOKENS..].chunks_mut(tokens)) {
                     let n_rows = (width - tile * ROWS).min(ROWS);
-                    self.product(c, p, tile, n_rows, (first, tokens), x, q8, wide, out);
+                    self.product(c, p, tile, n_rows, (first, tokens), x, q8, dequantized, out);
                 }
             }
             let slots = tiles.len() * tokens;
@@ -319,7 +325,7 @@ impl Kernel {
         (first, tokens): (usize, usize),
         x: &[f32],
         q8: &[u8],
-        wide: &mut [u8],
+        dequantized: &mut [u8],
         out: &mut [[f32; ROWS]],
     ) {
         let product = &self.products[p];
@@ -335,18 +341,18 @@ impl Kernel {
                 return (c.simd.dot_tile)(layout, &weight[tile * bytes..(tile + 1) * bytes], acts, tokens, out);
             }
             Path::Float(kind) => (*kind, stored(row0..row0 + n_rows), product.row_bytes),
-            Path::Widen => {
-                let to: &mut [f32] = bytemuck::cast_slice_mut(&mut wide[..n_rows * self.k * 4]);
+            Path::Dequantize => {
+                let to: &mut [f32] = bytemuck::cast_slice_mut(&mut dequantized[..n_rows * self.k * 4]);
                 product.dtype.def().dequantize(stored(row0..row0 + n_rows), to);
-                (FloatKind::F32, &wide[..n_rows * self.k * 4], self.k * 4)
+                (FloatKind::F32, &dequantized[..n_rows * self.k * 4], self.k * 4)
             }
-            Path::WidenTile(layout) => {
+            Path::DequantizeTile(layout) => {
                 let bytes = layout.tile_bytes();
-                let to: &mut [f32] = bytemuck::cast_slice_mut(&mut wide[..n_rows * self.k * 4]);
+                let to: &mut [f32] = bytemuck::cast_slice_mut(&mut dequantized[..n_rows * self.k * 4]);
                 for (r, to) in to.chunks_exact_mut(self.k).enumerate() {
                     layout.row(&weight[tile * bytes..(tile + 1) * bytes], r, to);
                 }
-                (FloatKind::F32, &wide[..n_rows * self.k * 4], self.k * 4)
+                (FloatKind::F32, &dequantized[..n_rows * self.k * 4], self.k * 4)
             }
         };
         let k = self.k;

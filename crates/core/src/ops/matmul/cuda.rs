@@ -1,27 +1,27 @@
 //! Matmul in CUDA.
 //!
-//! - `row` (one row): one launch that streams the weights, with prologue and epilogue.
-//! - `codes` (2 to 8 rows, int8 activations): rounding, then tensor cores.
-//! - `stream` (9 to 64 rows of 16-bit factors, weights that are codes): rounding, then tensor cores; x may come rounded, as
+//! - `gemv` (one row): one launch that streams the weights, with prologue and epilogue.
+//! - `gemm_int8_mma` (2 to 8 rows, int8 activations): rounding, then tensor cores.
+//! - `gemm_skinny` (9 to 64 rows of 16-bit factors, quantized weights): rounding, then tensor cores; x may come rounded, as
 //!   pieces, and outputs may be given so.
-//! - `rows` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
-//! - `halves` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
-//! - `tiles` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
+//! - `gemv_multi` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
+//! - `gemm_f16` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
+//! - `gemm_f32_simt` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
 
 use super::*;
 use crate::codegen::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
 use onetrip_ir::formats::planes;
 use onetrip_ir::formats::planes::PlaneSpec;
 
-mod codes;
-mod halves;
-mod row;
-mod stream;
+mod gemm_f16;
+mod gemm_int8_mma;
+mod gemm_skinny;
+mod gemv;
 
 /// Threads of the kernel for few rows, and for few rows of a matrix with fewer rows than that many warps.
 const THREADS: usize = 512;
 const MORE_THREADS: usize = 1024;
-/// Bytes of weights that a block asks for before its inputs are there: all blocks' together fit the second-level cache.
+/// Bytes of weights that a block asks for before its inputs are there: all blocks' together fit L2.
 const FETCH: usize = 160 * 1024;
 /// Rows and tokens of a tile.
 const TILE: usize = 64;
@@ -33,7 +33,7 @@ struct Product {
     row_bytes: usize,
 }
 
-pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     let (w0, o0) = (op.first_weight(), op.first_operand());
     if op.norm.is_some() && site.ins[1].dtype != DType::F32 {
         return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
@@ -48,47 +48,49 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         })
         .collect();
     let lowering = Cuda { op, site, products };
-    if site.class == RowClass::Some
+    if site.bucket == RowBucket::R9To64
         && let Some(half) = lowering.half()
-        && let Some(answer) = lowering.stream(half)
+        && let Some(answer) = lowering.gemm_skinny(half)
     {
         return answer;
     }
-    if site.ins.iter().chain(&site.outs).any(Sig::is_pieces) {
-        return Lowering::Gap("values in 16-bit pieces have a CUDA kernel for 9 to 64 rows of codes only");
+    if site.ins.iter().chain(&site.outs).any(Sig::is_mma_fragment) {
+        return Lowering::Gap(
+            "values in MMA fragment layout have a CUDA kernel for 9 to 64 rows of quantized weights only",
+        );
     }
-    if site.class == RowClass::One
-        && let Some(answer) = lowering.row()
+    if site.bucket == RowBucket::R1
+        && let Some(answer) = lowering.gemv()
     {
         return answer;
     }
-    if site.class == RowClass::Few
-        && let Some(answer) = lowering.codes()
+    if site.bucket == RowBucket::R2To8
+        && let Some(answer) = lowering.gemm_int8_mma()
     {
         return answer;
     }
-    if site.class.is_small()
-        && let Some(answer) = lowering.rows()
+    if site.bucket.is_small()
+        && let Some(answer) = lowering.gemv_multi()
     {
         return answer;
     }
-    if let Some(answer) = lowering.halves() {
+    if let Some(answer) = lowering.gemm_f16() {
         return answer;
     }
-    lowering.tiles().unwrap_or(Lowering::Gap("a weight of this type and layout has no CUDA kernel"))
+    lowering.gemm_f32_simt().unwrap_or(Lowering::Gap("a weight of this type and layout has no CUDA kernel"))
 }
 
 /// The type of pieces that x can be, for it would be rounded to them.
-pub(super) fn takes_pieces(op: &Matmul, site: &Site) -> Option<DType> {
+pub(super) fn accepts_fragment_layout(op: &Matmul, site: &OpSite) -> Option<DType> {
     let half = site.rounding(&site.ins[op.first_weight()]);
     let mut given = site.clone();
-    given.ins[0] = site.ins[0].as_pieces(halves::dtype(half));
+    given.ins[0] = site.ins[0].as_mma_fragment(gemm_f16::dtype(half));
     (half.is_half() && lower(op, &given).is_there()).then_some(given.ins[0].dtype)
 }
 
 struct Cuda<'a> {
     op: &'a Matmul,
-    site: &'a Site,
+    site: &'a OpSite,
     products: Vec<Product>,
 }
 
@@ -103,7 +105,7 @@ struct Place {
 struct Cut {
     threads: usize,
     rows: usize,
-    along: usize,
+    k_warps: usize,
     unroll: usize,
 }
 
@@ -152,7 +154,7 @@ impl Cuda<'_> {
             (true, _) => "int8",
             (false, true) => "mixed",
             _ if self.products.iter().all(|p| p.planes.is_none()) => "float",
-            _ => "widen",
+            _ => "dequant",
         }
     }
 
@@ -212,15 +214,15 @@ impl Cuda<'_> {
     fn cut(&self) -> Cut {
         let sms = caps(self.site).sms as usize;
         let total: usize = self.site.outs.iter().map(|o| o.width).sum();
-        let one = self.site.class == RowClass::One;
+        let one = self.site.bucket == RowBucket::R1;
         let chunk = |p: &Product| p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits).div_ceil(16);
         let loads = self.products.iter().map(chunk).max().unwrap_or(1).div_ceil(32);
         let threads = if one { MORE_THREADS } else { THREADS };
         let warps = sms * (threads / 32);
         if total * 2 <= warps && loads > 1 {
             // Fewer rows than warps: several warps share a row.
-            let along = [8, 4, 2].into_iter().find(|&n| n <= loads && total * n <= warps).unwrap_or(2);
-            return Cut { threads, rows: 1, along, unroll: loads.div_ceil(along).clamp(1, 4) };
+            let k_warps = [8, 4, 2].into_iter().find(|&n| n <= loads && total * n <= warps).unwrap_or(2);
+            return Cut { threads, rows: 1, k_warps, unroll: loads.div_ceil(k_warps).clamp(1, 4) };
         }
         let warps = THREADS / 32;
         let most = if one { loads.clamp(1, 4) } else { 1 };
@@ -228,18 +230,18 @@ impl Cuda<'_> {
         // Rows that the busiest warp goes through.
         let longest = |n: &usize| total.div_ceil(*n).div_ceil(sms).div_ceil(warps) * n;
         let rows = [4, 2, 1].into_iter().filter(fits).min_by_key(longest).unwrap_or(1);
-        Cut { threads: THREADS, rows, along: 1, unroll: most }
+        Cut { threads: THREADS, rows, k_warps: 1, unroll: most }
     }
 
-    fn rows(&self) -> Option<Lowering> {
+    fn gemv_multi(&self) -> Option<Lowering> {
         let (op, site) = (self.op, self.site);
-        let Cut { threads, rows, along, unroll } = self.cut();
+        let Cut { threads, rows, k_warps, unroll } = self.cut();
         let warps = threads / 32;
         let most_products = op.outputs.iter().map(|t| op.products_of(t).len()).max().unwrap_or(1);
-        let room = if along > 1 { warps * most_products * 128 } else { warps * 8 * 4 };
+        let smem_bytes = if k_warps > 1 { warps * most_products * 128 } else { warps * 8 * 4 };
         let (bytes, [float, q, eo]) = self.staged();
-        let most = if site.class == RowClass::One { 1 } else { 8 };
-        let fits = |n: &usize| *n <= most && room + n * bytes <= caps(site).shared as usize;
+        let most = if site.bucket == RowBucket::R1 { 1 } else { 8 };
+        let fits = |n: &usize| *n <= most && smem_bytes + n * bytes <= caps(site).shared as usize;
         let tokens = [8, 4, 2, 1].into_iter().find(fits)?;
 
         let mut unit = self.unit(threads);
@@ -257,7 +259,7 @@ impl Cuda<'_> {
             let from = format!("const u32 row = (unit - {begin}u) * UNIT_ROWS");
             let otherwise = if o == 0 { "" } else { "else " };
             products += &format!("{otherwise}if (unit < {units}u) {{\n{from};\n");
-            let start = |p: usize| format!("auto b{p} = begin_rows(W{p}, row, {n}u, along);\n");
+            let start = |p: usize| format!("auto b{p} = begin_rows(W{p}, row, {n}u, k_warp);\n");
             // Products begin together where their chunks find registers.
             let together = used.len() * rows * unroll <= if threads > THREADS { 4 } else { 16 };
             if together {
@@ -266,7 +268,7 @@ impl Cuda<'_> {
             for (place, &p) in used.iter().enumerate() {
                 let late = if together { String::new() } else { start(p) };
                 products += &format!(
-                    "{{ {late}float acc[UNIT_ROWS][N]; dot_rows<N>(W{p}, b{p}, x, row, {n}u, along, acc); \
+                    "{{ {late}float acc[UNIT_ROWS][N]; dot_rows<N>(W{p}, b{p}, x, row, {n}u, k_warp, acc); \
                      sums[{place}] = collect<N>(acc); }}\n"
                 );
             }
@@ -286,21 +288,25 @@ impl Cuda<'_> {
                 "{{ const u32 a = max(first, {begin}u), b = min(min(end, {units}u), a + {limit}u); if (a < b) {{ {fetch}}} }}\n"
             );
         }
-        let groups = units.div_ceil(warps / along).min(caps(site).sms as usize).max(1);
-        unit.set("UNIT_ROWS", rows).set("KW", along).set("UNROLL", unroll).set("UNITS", units).set("GROUPS", groups);
-        unit.set("MOST_TOKENS", tokens).set("MOST_PRODUCTS", most_products).set("ROOM_BYTES", room);
+        let groups = units.div_ceil(warps / k_warps).min(caps(site).sms as usize).max(1);
+        unit.set("UNIT_ROWS", rows)
+            .set("K_WARPS", k_warps)
+            .set("UNROLL", unroll)
+            .set("UNITS", units)
+            .set("GRID_BLOCKS", groups);
+        unit.set("MOST_TOKENS", tokens).set("MOST_PRODUCTS", most_products).set("ACTIVATIONS_AT", smem_bytes);
         unit.set("NEED_F32", float as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
-        unit.shared(room + tokens * bytes);
-        let text = include_str!("kernel.cu")
+        unit.shared(smem_bytes + tokens * bytes);
+        let text = include_str!("gemv_multi.cu")
             .replace("UNIT_PRODUCTS", &products)
             .replace("UNIT_OUTPUTS", &outputs)
             .replace("UNIT_FETCHES", &fetches);
         unit.part(WEIGHTS).part(&text);
         let norm = if op.norm.is_some() { "norm+" } else { "" };
-        Some(unit.lower(format!("matmul/{norm}{}.rows", self.form()), groups.into(), op.cost(site)))
+        Some(unit.lower(format!("matmul/{norm}gemv_multi.{}", self.form()), groups.into(), op.cost(site)))
     }
 
-    fn tiles(&self) -> Option<Lowering> {
+    fn gemm_f32_simt(&self) -> Option<Lowering> {
         let (op, site, k) = (self.op, self.site, self.k());
         let rows = site.ins[0].rows.clone();
         let int8 = self.products.iter().any(|p| p.int8);
@@ -309,7 +315,7 @@ impl Cuda<'_> {
         let scratch = vec![bytes(int8), bytes(normed)];
         let made = bytes(int8) + bytes(normed);
         let cost = op.cost(site);
-        let mut steps = vec![];
+        let mut launches = vec![];
         if int8 || normed {
             let mut unit = self.unit(256);
             unit.read("X_IN", "float", Arg::In(0));
@@ -321,7 +327,11 @@ impl Cuda<'_> {
             let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
             let norm = if op.norm.is_some() { "norm+" } else { "" };
             let what = if int8 { "quantize" } else { "rows" };
-            steps.push(unit.step(format!("matmul/{norm}{what}"), rows.clone(), Cost::of(read, made.clone(), flops)));
+            launches.push(unit.launch(
+                format!("matmul/{norm}{what}"),
+                rows.clone(),
+                Cost::of(read, made.clone(), flops),
+            ));
         }
         let mut unit = self.unit(256);
         unit.read("X_IN", "float", Arg::In(0));
@@ -353,11 +363,15 @@ impl Cuda<'_> {
             );
         }
         unit.set("TILES", tiles);
-        unit.part(WEIGHTS).part(&include_str!("tiles.cu").replace("TILE_OUTPUTS", &outputs));
+        unit.part(WEIGHTS).part(&include_str!("gemm_f32_simt.cu").replace("TILE_OUTPUTS", &outputs));
         let raw_x = if int8 || normed { Expr::Const(0) } else { site.ins[0].bytes() };
         let read = site.ins[op.first_weight()..].iter().fold(made + raw_x, |a, s| a + s.bytes());
         let grid = Expr::CeilDiv(Box::new(rows), TILE as u64) * tiles;
-        steps.push(unit.step(format!("matmul/{}.tiles", self.form()), grid, Cost::of(read, cost.written, cost.flops)));
-        Some(Lowering::Steps { steps, scratch })
+        launches.push(unit.launch(
+            format!("matmul/gemm_f32_simt.{}", self.form()),
+            grid,
+            Cost::of(read, cost.written, cost.flops),
+        ));
+        Some(Lowering::Steps { launches, scratch })
     }
 }

@@ -48,8 +48,8 @@ impl Matmul {
     }
 
     /// The type of the pieces that its CUDA kernel would take x as.
-    pub(super) fn takes_pieces(&self, site: &Site) -> Option<DType> {
-        cuda::takes_pieces(self, site)
+    pub(super) fn accepts_fragment_layout(&self, site: &OpSite) -> Option<DType> {
+        cuda::accepts_fragment_layout(self, site)
     }
 
     /// The products that an output uses.
@@ -121,7 +121,7 @@ impl OpDef for Matmul {
         p.finish(&outs)
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let (w0, o0) = (self.first_weight(), self.first_operand());
         let rows = site.ins[0].rows.clone();
         let k = site.ins[0].width;
@@ -138,15 +138,15 @@ impl OpDef for Matmul {
         site.streams(flops)
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         cpu::lower(self, site)
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         wgsl::lower(self, site)
     }
 
@@ -202,7 +202,7 @@ impl OpDef for Matmul {
             cases.push(Case::new(format!("odd width, {class}"), Matmul::plain(), odd, b).within(2e-5));
         }
         cases.extend(many_rows());
-        // Long rows of codes past a dozen rows and past more than a tile of tokens: columns in several shares, and all forms.
+        // Long rows of quantized weights past a dozen rows and past more than a tile of tokens: columns in several shares, and all forms.
         for (dtype, t) in [(DType::Q4_0, 20), (DType::Q6_K, 50), (DType::Q8_0, 50), (DType::Q4_1, 16)] {
             let ins = vec![x(1280), Sig::weight(70, 1280, dtype)];
             cases.push(
@@ -212,7 +212,7 @@ impl OpDef for Matmul {
         }
         // Rows so long that activations wait in phases; the last line of the longer is half one; f32 sums of
         // so many numbers differ by their order. Then so many numbers that
-        // the warps of a block have one or two slabs of them.
+        // the warps of a block have one or two warp tiles of them.
         for (k, dtype, t) in [(28800, DType::Q4_0, 33), (28672, DType::Q8_0, 9)] {
             let name = format!("{}, {k} columns, {t} rows", dtype.name());
             cases.push(Case::new(name, Matmul::plain(), vec![x(k), Sig::weight(20, k, dtype)], (t, 1, t)).within(1e-4));

@@ -1,19 +1,19 @@
 // Prologue of a matmul of many rows: every row normed, and rounded to int8 and back, once. One block a row.
 //
-// v1: two passes over the row, the second from the first-level cache.
+// v1: two passes over the row, the second from L1.
 KERNEL {
-    __shared__ float room[WARPS];
+    __shared__ float smem[WARPS];
     const Args A = ARGS;
     allow_next();
     wait_for_inputs();
-    const u32 row = group_index();
+    const u32 row = block_index();
     if (row >= ROWS) return;
     const float* x = X_IN + (size_t)row * K;
     float factor = 1;
     if (NORM) {
         float s = 0;
         for (u32 i = threadIdx.x; i < K; i += THREADS) s += x[i] * x[i];
-        factor = 1.0f / sqrtf(block_sum<WARPS>(s, room) / (float)K + NORM_EPS);
+        factor = 1.0f / sqrtf(block_sum<WARPS>(s, smem) / (float)K + NORM_EPS);
     }
     for (u32 first = warp_index() * 256; first < K; first += WARPS * 256) {
         const u32 e = first + lane_index() * 8;
@@ -25,15 +25,15 @@ KERNEL {
             if (NEED_F32 && e + i < K) NORMED[(size_t)row * K + e + i] = v[i];
         }
         if (NEED_INT8) {
-            uint2 codes;
+            uint2 quants;
             float d;
             int sum16;
-            round_int8(v, codes, d, sum16);
+            quantize_int8(v, quants, d, sum16);
 #pragma unroll
             for (int i = 0; i < 8; i++) {
-                const u32 word = i < 4 ? codes.x : codes.y;
-                const int code = (int)(signed char)(word >> (8 * (i % 4)));
-                if (e + i < K) ROUNDED[(size_t)row * K + e + i] = d * (float)code;
+                const u32 word = i < 4 ? quants.x : quants.y;
+                const int quant = (int)(signed char)(word >> (8 * (i % 4)));
+                if (e + i < K) ROUNDED[(size_t)row * K + e + i] = d * (float)quant;
             }
         }
     }

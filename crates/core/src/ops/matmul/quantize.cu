@@ -1,18 +1,18 @@
-// Activations of 2 to 8 rows, normed and rounded to int8, in the order in which `codes.cu` loads them: a block a token,
+// Activations of 2 to 8 rows, normed and rounded to int8, in the order in which `gemm_int8_mma.cu` loads them: a block a token,
 // tokens filled up to 8 with zeros.
 //
 // For each block of 32 elements a warp's registers lie side by side, two words a lane (token 4 *
-// lane .., part lane % 4): of 4-bit codes, whose words hold eight adjacent elements, the even ones, then the odd ones of
-// the part; of 8-bit codes four elements of the first half, then four of the second. `META` has for each block and token
-// the scale, `scale * sum of the codes`, and where a weight has scales for 16 that sum of either half.
+// lane .., part lane % 4): of 4-bit quants, whose words hold eight adjacent elements, the even ones, then the odd ones of
+// the part; of 8-bit quants four elements of the first half, then four of the second. `META` has for each block and token
+// the scale, `scale * sum of the quants`, and where a weight has scales for 16 that sum of either half.
 //
 // v1: tiles for any number of tokens. v2: one tile, as more than 8 rows are rounded to 16 bits.
 KERNEL {
-    __shared__ float room[WARPS];
+    __shared__ float smem[WARPS];
     const Args A = ARGS;
     allow_next();
     wait_for_inputs();
-    const u32 t = group_index(), rows = ROWS;
+    const u32 t = block_index(), rows = ROWS;
     if (t >= 8) return;
     const float* x = X_IN + (size_t)t * K;
     const u32 lane = t * 4;
@@ -26,7 +26,7 @@ KERNEL {
         v[r][4] = hi.x, v[r][5] = hi.y, v[r][6] = hi.z, v[r][7] = hi.w;
         if (NORM) squares = dot4(lo, lo, dot4(hi, hi, squares));
     }
-    const float factor = NORM ? 1.0f / sqrtf(block_sum<WARPS>(squares, room) / (float)K + NORM_EPS) : 1.0f;
+    const float factor = NORM ? 1.0f / sqrtf(block_sum<WARPS>(squares, smem) / (float)K + NORM_EPS) : 1.0f;
 #pragma unroll
     for (int r = 0; r < HELD; r++) {
         const u32 first = (r * WARPS + warp_index()) * 256, e = first + lane_index() * 8;
@@ -37,21 +37,21 @@ KERNEL {
 #pragma unroll
             for (int i = 0; i < 8; i++) v[r][i] = v[r][i] * factor * g[i];
         }
-        uint2 codes;
+        uint2 quants;
         float d;
         int sum16;
-        round_int8(v[r], codes, d, sum16);
+        quantize_int8(v[r], quants, d, sum16);
         const float sum = d * (float)sum16, other = __shfl_xor_sync(FULL, sum, 2);
         if (e >= K) continue;
         const u32 part = e / 8 % 4;
         const size_t block = e / 32, at = block * 64;
         if (NEED_EO) {
             *(uint2*)(EO + at + (lane + part) * 2) =
-                make_uint2(__byte_perm(codes.x, codes.y, 0x6420), __byte_perm(codes.x, codes.y, 0x7531));
+                make_uint2(__byte_perm(quants.x, quants.y, 0x6420), __byte_perm(quants.x, quants.y, 0x7531));
         }
         if (NEED_Q) {
             u32* to = Q + at + (lane + part % 2 * 2) * 2 + part / 2;
-            to[0] = codes.x, to[2] = codes.y;
+            to[0] = quants.x, to[2] = quants.y;
         }
         float* meta = META + (block * 8 + t) * META_WORDS;
         if (part == 0) meta[0] = d, meta[1] = sum + other;

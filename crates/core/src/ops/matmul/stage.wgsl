@@ -1,5 +1,5 @@
 // The prologue of the one row, which every workgroup makes for itself in its memory: norm, and rounding to int8.
-var<workgroup> staged_codes: array<vec4<u32>, AT_SCALES / 4u>;
+var<workgroup> staged_quants: array<vec4<u32>, AT_SCALES / 4u>;
 var<workgroup> staged_scale: array<f32, K / 32u>;
 var<workgroup> staged_sums: array<vec2<i32>, K / 32u>;
 
@@ -12,16 +12,16 @@ fn stage(lid: u32) {
     }
     for (var block = lid; block < K / 32u; block += WG) {
         let r = rounded_block(0u, block, factor);
-        var codes = r.codes;
+        var quants = r.quants;
         if NATURAL {
-            staged_codes[2u * block] = vec4<u32>(codes[0], codes[1], codes[2], codes[3]);
-            staged_codes[2u * block + 1u] = vec4<u32>(codes[4], codes[5], codes[6], codes[7]);
+            staged_quants[2u * block] = vec4<u32>(quants[0], quants[1], quants[2], quants[3]);
+            staged_quants[2u * block + 1u] = vec4<u32>(quants[4], quants[5], quants[6], quants[7]);
         }
         if PERMUTED {
             let at = AT_PERMUTED / 4u + 2u * block;
             for (var h = 0u; h < 2u; h++) {
                 let i = 4u * h;
-                staged_codes[at + h] = vec4<u32>(
+                staged_quants[at + h] = vec4<u32>(
                     permuted_word(r, i), permuted_word(r, i + 1u), permuted_word(r, i + 2u), permuted_word(r, i + 3u));
             }
         }
@@ -31,6 +31,6 @@ fn stage(lid: u32) {
     workgroupBarrier();
 }
 
-fn rounded_four(i: u32) -> vec4<u32> { return staged_codes[i]; }
+fn rounded_four(i: u32) -> vec4<u32> { return staged_quants[i]; }
 fn rounded_scale(t: u32, block: u32) -> f32 { return staged_scale[block]; }
 fn rounded_sums(t: u32, block: u32) -> vec2<i32> { return staged_sums[block]; }

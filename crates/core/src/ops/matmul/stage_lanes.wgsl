@@ -1,6 +1,6 @@
 // The prologue of the one row, which every workgroup makes for itself in its memory: norm, and rounding to int8. A lane has
-// four numbers, eight lanes a block.
-var<workgroup> staged_codes: array<vec4<u32>, AT_SCALES / 4u>;
+// four elements, eight lanes a block.
+var<workgroup> staged_quants: array<vec4<u32>, AT_SCALES / 4u>;
 var<workgroup> staged_scale: array<f32, K / 32u>;
 var<workgroup> staged_sums: array<vec2<i32>, K / 32u>;
 
@@ -26,21 +26,21 @@ fn stage(lid: u32) {
             scale = divide(largest, 127.0);
             inverse = divide(127.0, largest);
         }
-        let code = vec4<i32>(round(four * inverse));
-        var sum = code.x + code.y + code.z + code.w;
+        let quant = vec4<i32>(round(four * inverse));
+        var sum = quant.x + quant.y + quant.z + quant.w;
         sum += subgroupShuffleXor(sum, 1u);
         sum += subgroupShuffleXor(sum, 2u);
-        let word = pack4xI8(code);
+        let word = pack4xI8(quant);
         let other = subgroupShuffleXor(word, 1u);
         if from_ + lid < K / 4u {
-            if NATURAL { staged_codes[i >> 2u][i & 3u] = word; }
+            if NATURAL { staged_quants[i >> 2u][i & 3u] = word; }
             if PERMUTED {
                 // Of every eight the four even ones, then the four odd ones.
                 let is_even = (i & 1u) == 0u;
                 let a = select(other, word, is_even) >> (8u * (i & 1u));
                 let b = select(word, other, is_even) >> (8u * (i & 1u));
                 let at = AT_PERMUTED + i;
-                staged_codes[at >> 2u][at & 3u] =
+                staged_quants[at >> 2u][at & 3u] =
                     (a & 0xffu) | ((a >> 8u) & 0xff00u) | ((b & 0xffu) << 16u) | ((b << 8u) & 0xff000000u);
             }
             if i % 8u == 0u { staged_scale[i / 8u] = scale; }
@@ -50,6 +50,6 @@ fn stage(lid: u32) {
     workgroupBarrier();
 }
 
-fn rounded_four(i: u32) -> vec4<u32> { return staged_codes[i]; }
+fn rounded_four(i: u32) -> vec4<u32> { return staged_quants[i]; }
 fn rounded_scale(t: u32, block: u32) -> f32 { return staged_scale[block]; }
 fn rounded_sums(t: u32, block: u32) -> vec2<i32> { return staged_sums[block]; }

@@ -1,10 +1,10 @@
 //! Matmul in WGSL.
 //!
-//! - *mat-vec* (up to 8 rows): LANES threads a row of a weight, several rows a workgroup, sums through shuffles. A norm
+//! - *GEMV* (up to 8 rows): LANES threads a row of a weight, several rows a workgroup, sums through shuffles. A norm
 //!   is redone by every workgroup. Weights in planes meet activations rounded to int8 (`dot4I8Packed`), others f32.
 //! - *tiles* (more rows): 64 rows of activations times 64 rows of a weight, through workgroup memory.
 //!
-//! Rounding, and a norm before tiles, are a step of their own (`matmul/round`). A weight that is larger than one binding lies
+//! Rounding, and a norm before tiles, are a step of their own (`matmul/prologue`). A weight that is larger than one binding lies
 //! in shards of rows: each is a weight to these kernels, and makes a piece of the output.
 
 use super::*;
@@ -13,9 +13,9 @@ use crate::codegen::wgsl::{Wgsl, caps, lanes, row_lanes, tree};
 use crate::precision::Rounding;
 use onetrip_ir::formats::planes;
 
-mod coop;
-mod few;
-mod floats;
+mod gemm_f16_mma;
+mod gemv;
+mod gemv_multi;
 
 /// Threads of a workgroup.
 const WG: u32 = 128;
@@ -110,7 +110,7 @@ fn eights(w: &mut Wgsl, name: &str, arg: Arg, dtype: DType, k: usize) {
 #[derive(Clone, Copy, PartialEq)]
 enum Path {
     /// Codes times rounded activations.
-    Codes,
+    Quants,
     /// Floats times floats, whatever it is stored in.
     Floats,
 }
@@ -123,7 +123,7 @@ struct Weight {
 }
 
 /// Columns of an output: all, or those that one shard of each of its weights makes.
-struct Piece {
+struct OutputSlice {
     /// The output.
     y: usize,
     /// Its tree, over weights as kernels see them, and behind these the operands.
@@ -132,7 +132,7 @@ struct Piece {
     width: usize,
 }
 
-impl Piece {
+impl OutputSlice {
     /// Column `n` of the piece, in its output.
     fn column(&self) -> String {
         if self.first == 0 { "n".into() } else { format!("({}u + n)", self.first) }
@@ -146,14 +146,14 @@ impl Piece {
 
 struct Plan<'a> {
     op: &'a Matmul,
-    site: &'a Site,
+    site: &'a OpSite,
     k: usize,
     weights: Vec<Weight>,
-    pieces: Vec<Piece>,
+    slices: Vec<OutputSlice>,
     rounded: Rounded,
 }
 
-pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     let (w0, o0) = (op.first_weight(), op.first_operand());
     let k = site.ins[0].width;
     let (mut weights, mut starts) = (vec![], vec![]);
@@ -161,9 +161,9 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
     for (i, w) in site.ins[w0..o0].iter().enumerate() {
         let path = match (w.layout(), planes::spec(w.dtype)) {
             (Layout::Planes, Some(spec)) if site.rounding(w) == Rounding::Int8 => {
-                natural |= spec.bits == 8 || !site.class.is_small();
-                permuted |= spec.bits == 4 && site.class.is_small();
-                Path::Codes
+                natural |= spec.bits == 8 || !site.bucket.is_small();
+                permuted |= spec.bits == 4 && site.bucket.is_small();
+                Path::Quants
             }
             (Layout::Planes, Some(_)) => Path::Floats,
             (Layout::Stored, None) => Path::Floats,
@@ -174,22 +174,22 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         weights.extend(shards.map(|(arg, sig)| Weight { arg, sig, path }));
     }
     starts.push(weights.len());
-    let Some(pieces) = pieces(op, site, &weights, &starts) else {
+    let Some(slices) = slices(op, site, &weights, &starts) else {
         return Lowering::Gap("weights of one output that are larger than a binding must have their shards alike");
     };
-    let p = Plan { op, site, k, weights, pieces, rounded: Rounded::new(k, natural, permuted) };
+    let p = Plan { op, site, k, weights, slices, rounded: Rounded::new(k, natural, permuted) };
     if let Some(cut) = p.cut() {
-        return p.halves(cut);
+        return p.gemm_f16_mma(cut);
     }
-    let (codes, floats) = (p.has(Path::Codes), p.has(Path::Floats));
-    let small = site.class.is_small();
+    let (quants, floats) = (p.has(Path::Quants), p.has(Path::Floats));
+    let small = site.bucket.is_small();
     // What the prologue step makes: rounded rows, and normed rows for tiles.
     let normed = floats && !small && op.norm.is_some();
-    let (mut steps, mut scratch) = (vec![], vec![]);
+    let (mut launches, mut scratch) = (vec![], vec![]);
     // One row is rounded by every workgroup for itself: less than a dispatch.
     let caps = caps(site.target);
-    let staged = site.class == RowClass::One && p.rounded.staged_bytes(k) + RESERVED <= caps.workgroup_bytes as usize;
-    let rounded = (codes && !staged).then(|| {
+    let staged = site.bucket == RowBucket::R1 && p.rounded.staged_bytes(k) + RESERVED <= caps.workgroup_bytes as usize;
+    let rounded = (quants && !staged).then(|| {
         scratch.push(p.rows() * (p.rounded.row * 4));
         Arg::Scratch(scratch.len() - 1)
     });
@@ -198,16 +198,16 @@ pub(super) fn lower(op: &Matmul, site: &Site) -> Lowering {
         Arg::Scratch(scratch.len() - 1)
     });
     if rounded.is_some() || normed.is_some() {
-        steps.push(p.prologue(rounded, normed, None));
+        launches.push(p.prologue(rounded, normed, None));
     }
-    steps.push(if small { p.matvec(rounded, codes && staged) } else { p.tiles(rounded, normed) });
-    Lowering::Steps { steps, scratch }
+    launches.push(if small { p.gemv(rounded, quants && staged) } else { p.gemm_f32_simt(rounded, normed) });
+    Lowering::Steps { launches, scratch }
 }
 
 /// The pieces of all outputs; `starts` are the first weights of each product. None where the weights of one output are cut
 /// at different rows.
-fn pieces(op: &Matmul, site: &Site, weights: &[Weight], starts: &[usize]) -> Option<Vec<Piece>> {
-    let mut pieces = vec![];
+fn slices(op: &Matmul, site: &OpSite, weights: &[Weight], starts: &[usize]) -> Option<Vec<OutputSlice>> {
+    let mut slices = vec![];
     for (y, tree) in op.outputs.iter().enumerate() {
         let used = op.products_of(tree);
         let of = |p: usize| &weights[starts[p]..starts[p + 1]];
@@ -219,12 +219,12 @@ fn pieces(op: &Matmul, site: &Site, weights: &[Weight], starts: &[usize]) -> Opt
         let mut first = 0;
         for (i, width) in shards.enumerate() {
             let leaf = |l: usize| if l < op.products { starts[l] + i } else { weights.len() + l - op.products };
-            pieces.push(Piece { y, tree: tree.replace(&|l| Tree::In(leaf(l))), first, width });
+            slices.push(OutputSlice { y, tree: tree.replace(&|l| Tree::In(leaf(l))), first, width });
             first += width;
         }
         debug_assert_eq!(first, site.outs[y].width);
     }
-    Some(pieces)
+    Some(slices)
 }
 
 impl Plan<'_> {
@@ -237,8 +237,8 @@ impl Plan<'_> {
     }
 
     /// The weights that a piece reads.
-    fn weights_of(&self, piece: &Piece) -> Vec<usize> {
-        piece.tree.leaves().into_iter().filter(|&l| l < self.weights.len()).collect()
+    fn weights_of(&self, slice: &OutputSlice) -> Vec<usize> {
+        slice.tree.leaves().into_iter().filter(|&l| l < self.weights.len()).collect()
     }
 
     fn begin(&self, name: &str, workgroup: u32) -> Wgsl {
@@ -248,8 +248,8 @@ impl Plan<'_> {
         w
     }
 
-    fn prologue(&self, rounded: Option<Arg>, floats: Option<Arg>, halves: Option<Arg>) -> Step {
-        let mut w = self.begin("matmul/round", WG);
+    fn prologue(&self, rounded: Option<Arg>, floats: Option<Arg>, halves: Option<Arg>) -> Launch {
+        let mut w = self.begin("matmul/prologue", WG);
         let norm = self.op.norm.map(|_| (Arg::In(1), self.site.ins[1].dtype));
         w.read("x", Arg::In(0), DType::F32);
         w.read_or("norm", norm, 1.0);
@@ -269,7 +269,10 @@ impl Plan<'_> {
         put(&mut w, "rounded", "u32", rounded);
         put(&mut w, "floats", "f32", floats);
         put(&mut w, "halves", "u32", halves);
-        let w = w.reductions(&caps(self.site.target)).text(include_str!("block.wgsl")).text(include_str!("round.wgsl"));
+        let w = w
+            .reductions(&caps(self.site.target))
+            .text(include_str!("quantize_block.wgsl"))
+            .text(include_str!("prologue.wgsl"));
         let mut written = Expr::Const(0);
         if rounded.is_some() {
             written = written + self.rows() * (self.rounded.row * 4);
@@ -281,7 +284,7 @@ impl Plan<'_> {
             written = written + self.rows() * (self.k * 2);
         }
         let read = self.site.ins[..self.op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
-        w.step(self.rows(), Cost::of(read, written, self.rows() * (self.k * 6)))
+        w.launch(self.rows(), Cost::of(read, written, self.rows() * (self.k * 6)))
     }
 
     /// Declares `floats_eight` of the one row whose `x_at` and `norm_at` are there.
@@ -335,9 +338,9 @@ impl Plan<'_> {
     }
 
     /// The value of a piece in row `t`, its column `n`, from the products `p0`, `p1`, ….
-    fn value(&self, piece: &Piece) -> String {
-        let (y, n) = (piece.y, piece.column());
-        tree(&piece.tree, &|l| match l.checked_sub(self.weights.len()) {
+    fn value(&self, slice: &OutputSlice) -> String {
+        let (y, n) = (slice.y, slice.column());
+        tree(&slice.tree, &|l| match l.checked_sub(self.weights.len()) {
             None => format!("p{l}"),
             Some(i) if self.site.ins[self.op.first_operand() + i].rows.constant() == Some(1) => format!("o{i}_at({n})"),
             Some(i) => format!("o{i}_at(t * Y{y}_WIDTH + {n})"),
@@ -352,9 +355,9 @@ impl Plan<'_> {
         w.line("    let g = wid.x + wid.y * nwg.x;");
         w.line(before);
         let mut end = 0;
-        for (o, piece) in self.pieces.iter().enumerate() {
+        for (o, slice) in self.slices.iter().enumerate() {
             let from = end;
-            end += (piece.width as u64).div_ceil(per);
+            end += (slice.width as u64).div_ceil(per);
             let otherwise = if o > 0 { "else " } else { "" };
             w.line(format!("    {otherwise}if n < {end}u {{ out_{o}({call}, n - {from}u, lid); }}"));
         }
@@ -376,7 +379,7 @@ impl Plan<'_> {
             return;
         }
         w.read("x", Arg::In(0), DType::F32);
-        w.line(include_str!("block.wgsl"));
+        w.line(include_str!("quantize_block.wgsl"));
         w.line(include_str!("stage.wgsl"));
     }
 
@@ -393,18 +396,18 @@ impl Plan<'_> {
         "    norm_factors(lid);\n    let n = g;"
     }
 
-    fn matvec(&self, rounded: Option<Arg>, staged: bool) -> Step {
-        if let Some(step) = self.matvec_floats().or_else(|| self.matvec_few(rounded)) {
-            return step;
+    fn gemv(&self, rounded: Option<Arg>, staged: bool) -> Launch {
+        if let Some(launch) = self.gemv_floats().or_else(|| self.gemv_multi(rounded)) {
+            return launch;
         }
         let floats = self.has(Path::Floats);
-        let rows = if self.site.class == RowClass::One { 1 } else { 8 };
+        let rows = if self.site.bucket == RowBucket::R1 { 1 } else { 8 };
         let name = if rounded.is_some() || staged { "int8" } else { "f32" };
         let caps = caps(self.site.target);
         // Every workgroup makes a staged row for itself: where it is long, by more threads for more rows of the weight.
         let is_long = staged && self.k >= LONG && caps.invocations >= WG_LONG;
         let workgroup = if is_long { WG_LONG } else { WG };
-        let mut w = self.begin(&format!("matmul/matvec.{name}.{rows}"), workgroup);
+        let mut w = self.begin(&format!("matmul/{}.{name}", if rows == 1 { "gemv" } else { "gemv_multi" }), workgroup);
         // Rows of weights that a thread's lanes take in turn: the more there are in all, the less the prologue weighs.
         let all: usize = self.site.outs.iter().map(|s| s.width).sum();
         let turns = if is_long {
@@ -427,7 +430,7 @@ impl Plan<'_> {
             before = "    stage(lid);\n    let n = g;".into();
         }
         if floats && staged {
-            // Floats beside codes: the same row, normed anew number by number.
+            // Floats beside quants: the same row, normed anew number by number.
             self.floats_of_row(&mut w);
             if self.op.norm.is_some() {
                 before = "    stage(lid);\n    row_factor(lid);\n    let n = g;".into();
@@ -436,15 +439,15 @@ impl Plan<'_> {
             before = self.floats_of_rows(&mut w).into();
         }
         self.weights(&mut w, |path| match path {
-            Path::Codes => include_str!("dot_codes.wgsl").into(),
-            Path::Floats => include_str!("dot_floats.wgsl").into(),
+            Path::Quants => include_str!("gemv_quants.wgsl").into(),
+            Path::Floats => include_str!("gemv_floats.wgsl").into(),
         });
-        for (o, piece) in self.pieces.iter().enumerate() {
-            let (y, width, n) = (piece.y, piece.width(), piece.column());
+        for (o, slice) in self.slices.iter().enumerate() {
+            let (y, width, n) = (slice.y, slice.width(), slice.column());
             w.line(format!("fn out_{o}(m: u32, group: u32, lid: u32) {{"));
             w.line("    for (var turn = 0u; turn < TURNS; turn++) {");
             w.line("    let n = (group * TURNS + turn) * (WG / LANES) + lid / LANES;");
-            let used = self.weights_of(piece);
+            let used = self.weights_of(slice);
             for p in &used {
                 w.line(format!("    let s{p} = dot_w{p}(min(n, {width} - 1u), lid % LANES);"));
                 w.line(format!("    var sums{p} = s{p};"));
@@ -454,18 +457,18 @@ impl Plan<'_> {
             for p in &used {
                 w.line(format!("        let p{p} = lanes_sum(sums{p}[t], lid);"));
             }
-            let value = self.value(piece);
+            let value = self.value(slice);
             w.line(format!("        if lid % LANES == 0u && n < {width} {{ y{y}[t * Y{y}_WIDTH + {n}] = {value}; }}"));
             w.line("    } }");
             w.line("}");
         }
         let grid = self.main(&mut w, &before, turns as u64 * u64::from(workgroup / row_lanes(&caps)), "0u");
-        w.step(grid.into(), self.cost(rounded, None))
+        w.launch(grid.into(), self.cost(rounded, None))
     }
 
-    fn tiles(&self, rounded: Option<Arg>, normed: Option<Arg>) -> Step {
+    fn gemm_f32_simt(&self, rounded: Option<Arg>, normed: Option<Arg>) -> Launch {
         let name = if rounded.is_some() { "int8" } else { "f32" };
-        let mut w = self.begin(&format!("matmul/tile.{name}"), WG_TILE);
+        let mut w = self.begin(&format!("matmul/gemm_f32_simt.{name}"), WG_TILE);
         w.line("var<workgroup> tile_x: array<f32, 2048>;");
         w.line("var<workgroup> tile_w: array<f32, 2048>;");
         if let Some(arg) = rounded {
@@ -475,13 +478,13 @@ impl Plan<'_> {
             eights(&mut w, "floats", normed.unwrap_or(Arg::In(0)), DType::F32, self.k);
         }
         self.weights(&mut w, |path| {
-            let x = if path == Path::Codes { "rounded" } else { "floats" };
-            include_str!("tile.wgsl").replace("$X", x)
+            let x = if path == Path::Quants { "rounded" } else { "floats" };
+            include_str!("gemm_f32_simt.wgsl").replace("$X", x)
         });
-        for (o, piece) in self.pieces.iter().enumerate() {
-            let (y, width, n) = (piece.y, piece.width(), piece.column());
+        for (o, slice) in self.slices.iter().enumerate() {
+            let (y, width, n) = (slice.y, slice.width(), slice.column());
             w.line(format!("fn out_{o}(m: u32, tile: u32, lid: u32) {{"));
-            let used = self.weights_of(piece);
+            let used = self.weights_of(slice);
             for p in &used {
                 w.line(format!("    var acc{p}: array<vec4<f32>, 4>;"));
                 w.line(format!("    tile_w{p}(m, tile, lid, &acc{p});"));
@@ -493,16 +496,16 @@ impl Plan<'_> {
             for p in &used {
                 w.line(format!("            let p{p} = acc{p}[r][c];"));
             }
-            w.line(format!("            y{y}[t * Y{y}_WIDTH + {n}] = {};", self.value(piece)));
+            w.line(format!("            y{y}[t * Y{y}_WIDTH + {n}] = {};", self.value(slice)));
             w.line("        }");
             w.line("    } }");
             w.line("}");
         }
-        let tiles: u64 = self.pieces.iter().map(|p| (p.width as u64).div_ceil(TILE)).sum();
+        let tiles: u64 = self.slices.iter().map(|p| (p.width as u64).div_ceil(TILE)).sum();
         let before =
             format!("    let m = g / {tiles}u;\n    let n = g % {tiles}u;\n    if m * 64u >= rows() {{ return; }}");
         self.main(&mut w, &before, TILE, "m");
         let grid = Expr::CeilDiv(Box::new(self.rows()), TILE) * Expr::Const(tiles);
-        w.step(grid, self.cost(rounded, normed))
+        w.launch(grid, self.cost(rounded, normed))
     }
 }

@@ -3,32 +3,36 @@
 use super::*;
 use crate::codegen::cuda::{Unit, groups};
 
-pub(super) fn lower(op: &RmsNorm, site: &Site) -> Lowering {
+pub(super) fn lower(op: &RmsNorm, site: &OpSite) -> Lowering {
     if site.ins.iter().any(|s| s.dtype != DType::F32) {
         return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
     }
-    let norm = Norm { site, dim: op.group(site.outs[0].width), eps: op.eps, l2: false, part: &op.part };
+    let norm = Norm { site, dim: op.group(site.outs[0].width), eps: op.eps, l2: false, view: &op.view };
     norm.lower(op.weight, op.with, op.cost(site))
 }
 
 /// A norm over groups of numbers: the root of the mean square, or L2.
 pub(crate) struct Norm<'a> {
-    pub site: &'a Site,
+    pub site: &'a OpSite,
     pub dim: usize,
     pub eps: f32,
     pub l2: bool,
-    pub part: &'a Option<Columns>,
+    pub view: &'a Option<Slice>,
 }
 
 impl Norm<'_> {
     /// Its lowering, with a weight and another value.
     pub(crate) fn lower(&self, weight: bool, with: With, cost: Cost) -> Lowering {
         let out = &self.site.outs[0];
-        let team = if self.dim > 512 { 256 } else { 32 };
+        let row_threads = if self.dim > 512 { 256 } else { 32 };
         let mut unit = Unit::new(256);
-        unit.batch().rows(&out.rows).set("DIM", self.dim).set("PER_ROW", out.width / self.dim).set("TEAM", team);
+        unit.batch()
+            .rows(&out.rows)
+            .set("DIM", self.dim)
+            .set("PER_ROW", out.width / self.dim)
+            .set("ROW_THREADS", row_threads);
         unit.set_f32("EPS", self.eps).set("L2_NORM", self.l2 as u8).read("X_IN", "float", Arg::In(0));
-        unit.part_of(self.part, self.site.ins[0].width).set("HAS_WEIGHT", weight as u8);
+        unit.view_of(self.view, self.site.ins[0].width).set("HAS_WEIGHT", weight as u8);
         let none = "((const float*)0)";
         match weight {
             true => unit.read("WEIGHT", "float", Arg::In(1)),
@@ -51,7 +55,7 @@ impl Norm<'_> {
         };
         unit.part(include_str!("kernel.cu"));
         let name = if self.l2 { "l2_norm" } else { "rms_norm" };
-        let by = if team == 32 { "warps" } else { "blocks" };
-        unit.lower(format!("{name}/{by}{form}"), groups(&out.rows, out.width / self.dim, 256 / team), cost)
+        let by = if row_threads == 32 { "warps" } else { "blocks" };
+        unit.lower(format!("{name}/{by}{form}"), groups(&out.rows, out.width / self.dim, 256 / row_threads), cost)
     }
 }

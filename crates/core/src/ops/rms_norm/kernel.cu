@@ -1,4 +1,4 @@
-// Norm of groups of DIM numbers, a team of TEAM threads (a warp, or the block) each: root mean square, or L2 (L2_NORM 1).
+// Norm of groups of DIM elements, a team of ROW_THREADS threads (a warp, or the block) each: root mean square, or L2 (L2_NORM 1).
 //
 // v1 has stayed as it was.
 #define WITH_RESIDUAL 1
@@ -6,23 +6,23 @@
 #define WITH_SUM 3
 
 KERNEL {
-    __shared__ float room[WARPS];
+    __shared__ float smem[WARPS];
     const Args A = ARGS;
     allow_next();
     wait_for_inputs();
-    const u64 group = (u64)group_index() * (THREADS / TEAM) + threadIdx.x / TEAM;
+    const u64 group = (u64)block_index() * (THREADS / ROW_THREADS) + threadIdx.x / ROW_THREADS;
     if (group >= (u64)ROWS * PER_ROW) return;
-    const u32 lane = threadIdx.x % TEAM, first = (u32)(group % PER_ROW) * DIM;
+    const u32 lane = threadIdx.x % ROW_THREADS, first = (u32)(group % PER_ROW) * DIM;
     const float* x = X_IN + (size_t)(group / PER_ROW) * X_STRIDE + X_PLACE(first);
     const float* other = OTHER + group * DIM;
     float s = 0;
-    for (u32 i = lane; i < DIM; i += TEAM) {
+    for (u32 i = lane; i < DIM; i += ROW_THREADS) {
         const float v = WITH == WITH_SUM ? x[i] + other[i] : x[i];
         s += v * v;
     }
-    s = block_sum<TEAM / 32>(s, room);
+    s = block_sum<ROW_THREADS / 32>(s, smem);
     const float factor = 1.0f / sqrtf((L2_NORM ? s : s / (float)DIM) + EPS);
-    for (u32 i = lane; i < DIM; i += TEAM) {
+    for (u32 i = lane; i < DIM; i += ROW_THREADS) {
         float y = WITH == WITH_SUM ? x[i] + other[i] : x[i];
         if (WITH == WITH_SUM) SUM_OUT[group * DIM + i] = y;
         y *= factor;

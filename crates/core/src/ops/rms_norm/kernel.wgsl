@@ -1,4 +1,4 @@
-// One workgroup a group of DIM numbers. x_at, weight_at (1 without a weight); finish: what another value does with the
+// One workgroup a group of DIM elements. x_at, weight_at (1 without a weight); finish: what another value does with the
 // normed number; put_sum: keeps the sum that is normed, where it is one; EPS.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {

@@ -1,7 +1,7 @@
 //! `y = x / sqrt(mean(x²) + eps)` over groups of `dim` numbers, then optionally `· w`, and what [`With`] says of another
 //! value. Sums in f32.
 //!
-//! Inputs: `x [rows, groups·dim]` (with a `part`, a wider row of which only these columns are read, in place), then the
+//! Inputs: `x [rows, groups·dim]` (with a `view`, a wider row of which only these columns are read, in place), then the
 //! weight `[1, dim]` if `weight`, then the other value (like x). Outputs: y; with a sum, the sum and then y.
 
 use super::*;
@@ -9,7 +9,7 @@ use crate::codegen::wgsl::{Wgsl, caps};
 use crate::ops::elementwise::Elementwise;
 use crate::reference::{Part, Parts};
 use onetrip_ir::formats::DType;
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::Slice;
 use onetrip_ir::tree::Unary;
 
 pub(crate) mod cuda;
@@ -26,7 +26,7 @@ pub struct RmsNorm {
     /// What is done with another value.
     pub with: With,
     /// Reads these columns of its input.
-    pub part: Option<Columns>,
+    pub view: Option<Slice>,
 }
 
 /// What a norm does with another value.
@@ -48,7 +48,7 @@ pub const WHOLE_ROW: usize = usize::MAX;
 impl RmsNorm {
     /// The norm alone.
     pub fn plain(eps: f32, dim: usize) -> RmsNorm {
-        RmsNorm { eps, dim, weight: false, with: With::Nothing, part: None }
+        RmsNorm { eps, dim, weight: false, with: With::Nothing, view: None }
     }
 
     /// The norm, times a weight.
@@ -78,9 +78,9 @@ impl OpDef for RmsNorm {
         let has_other = self.with != With::Nothing;
         want_inputs(Self::NAME, ins, 1 + self.weight as usize + has_other as usize)?;
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
-        let width = self.part.as_ref().map_or(ins[0].width, |p| ins[0].width / p.group.max(1) * p.len);
+        let width = self.view.as_ref().map_or(ins[0].width, |p| ins[0].width / p.group.max(1) * p.len);
         let dim = self.group(width);
-        let x = Columns::seen(&self.part, &ins[0], dim)?;
+        let x = Slice::seen(&self.view, &ins[0], dim)?;
         if dim == 0 || !x.width.is_multiple_of(dim) {
             return fail(format!("{} is no multiple of the group size {dim}", x.width));
         }
@@ -99,8 +99,8 @@ impl OpDef for RmsNorm {
         if *self != RmsNorm::plain(eps, dim) {
             let mut p = Parts::default();
             let (mut x, other) = (Part::In(0), Part::In(1 + self.weight as usize));
-            if let Some(part) = &self.part {
-                x = p.op(part.clone(), &[x]);
+            if let Some(view) = &self.view {
+                x = p.op(view.clone(), &[x]);
             }
             if self.with == With::Sum {
                 x = p.op(Elementwise::add(), &[x, other]);
@@ -131,7 +131,7 @@ impl OpDef for RmsNorm {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let other = match self.with {
             With::Nothing => 0,
             With::Residual | With::Sum => 1,
@@ -139,13 +139,13 @@ impl OpDef for RmsNorm {
         };
         let mut cost =
             site.streams(site.outs[0].rows.clone() * site.outs[0].width * (3 + self.weight as usize + other));
-        if self.part.is_some() {
+        if self.view.is_some() {
             cost.read = site.ins[1..].iter().fold(site.outs[0].bytes(), |a, s| a + s.bytes());
         }
         cost
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         if site.ins.iter().any(|s| s.dtype != DType::F32) {
             return Lowering::Gap("norm weights that are not f32 have no CPU kernel");
         }
@@ -167,7 +167,7 @@ impl OpDef for RmsNorm {
                 for r in range {
                     let at = r * width..(r + 1) * width;
                     let out = c.write(out_arg, at.clone());
-                    let (mut row, part) = (&x[r * stride..(r + 1) * stride], &op.part);
+                    let (mut row, view) = (&x[r * stride..(r + 1) * stride], &op.view);
                     if op.with == With::Sum {
                         let sum = c.write(out_arg - 1, at.clone());
                         let pairs = row.iter().zip(&other[at.clone()]);
@@ -175,7 +175,7 @@ impl OpDef for RmsNorm {
                         row = sum;
                     }
                     for (g, out) in out.chunks_exact_mut(dim).enumerate() {
-                        let from = Columns::place(part, g * dim);
+                        let from = Slice::place(view, g * dim);
                         (c.simd.rms_norm)(&row[from..from + dim], weight, op.eps, out);
                     }
                     match op.with {
@@ -193,11 +193,11 @@ impl OpDef for RmsNorm {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         if site.ins.iter().any(|s| !s.dtype.is_float()) {
             return Lowering::Gap("a quantized norm weight has no kernel");
         }
@@ -216,7 +216,7 @@ impl OpDef for RmsNorm {
         w.float("EPS", self.eps);
         w.size("rows", rows);
         let is_sum = self.with == With::Sum;
-        w.read_part(if is_sum { "a" } else { "x" }, Arg::In(0), &self.part, site.ins[0].width, width);
+        w.read_view(if is_sum { "a" } else { "x" }, Arg::In(0), &self.view, site.ins[0].width, width);
         w.read_or("weight", self.weight.then(|| (Arg::In(1), site.ins[1].dtype)), 1.0);
         if self.with != With::Nothing {
             let i = 1 + self.weight as usize;
@@ -246,7 +246,7 @@ impl OpDef for RmsNorm {
             RmsNorm { weight, with, ..RmsNorm::plain(1e-5, dim) }
         };
         let with = |dim, with| RmsNorm { with, ..op(dim, true, false) };
-        let queries = RmsNorm { part: Some(Columns { group: 128, start: 0, len: 64 }), ..op(64, true, false) };
+        let queries = RmsNorm { view: Some(Slice { group: 128, start: 0, len: 64 }), ..op(64, true, false) };
         let b = (5, 1, 5);
         vec![
             Case::new("plain", op(WHOLE_ROW, false, false), vec![x(4096)], (1, 1, 1)).costs(16384, 16384, 3 * 4096),

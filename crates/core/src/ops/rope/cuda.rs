@@ -3,13 +3,13 @@
 use super::*;
 use crate::codegen::cuda::{HEADS, Unit, groups};
 
-pub(super) fn lower(op: &Rope, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Rope, site: &OpSite) -> Lowering {
     if op.norm.is_some() && site.ins[1].dtype != DType::F32 {
         return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
     }
     let mut unit = Unit::new(128);
     unit.batch().read("X_IN", "float", Arg::In(0)).set("HEADS", op.heads).set("DIM", op.dim);
-    unit.part_of(&op.part, site.ins[0].width);
+    unit.view_of(&op.view, site.ins[0].width);
     set_rope(&mut unit, "", Some(op), Some(Arg::In(1)));
     unit.write("OUT", "float", Arg::Out(0)).part(HEADS).part(include_str!("kernel.cu"));
     let kernel = if op.norm.is_some() { "rope/norm" } else { "rope/plain" };

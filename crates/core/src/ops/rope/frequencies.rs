@@ -7,7 +7,7 @@ use onetrip_ir::batch::RopeSpec;
 pub struct RopeConfig {
     /// Base of the frequencies (theta).
     pub base: f32,
-    /// Rotated numbers of a head.
+    /// Rotated elements of a head.
     pub dim: usize,
     /// How it was stretched.
     pub scaling: Scaling,

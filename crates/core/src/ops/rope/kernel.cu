@@ -7,7 +7,7 @@ KERNEL {
     allow_next();
     wait_for_inputs();
     const Batch batch{BATCH};
-    const u32 item = group_index() * WARPS + warp_index();
+    const u32 item = block_index() * WARPS + warp_index();
     if (item >= batch.t() * HEADS) return;
     float* head = heads[warp_index()];
     const float* x = X_IN + (size_t)(item / HEADS) * X_STRIDE + X_PLACE(item % HEADS * DIM);

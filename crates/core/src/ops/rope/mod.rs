@@ -2,7 +2,7 @@
 //!
 //! A pair `(a, b)` of a head becomes `(a cos - b sin, a sin + b cos)` with the angle of its position and pair.
 //! Pairs are `(2i, 2i+1)`, or `(i, i + pairs)` ("neox" order). Numbers beyond `2·pairs` of a head stay.
-//! Inputs: `x [T, heads·dim]` (with a `part`, a wider row of which only these columns are read, in place), then the
+//! Inputs: `x [T, heads·dim]` (with a `view`, a wider row of which only these columns are read, in place), then the
 //! norm's weight `[1, dim]` if there is a norm. Source: RoFormer, eq. 34.
 
 use super::*;
@@ -10,7 +10,7 @@ use crate::ops::rms_norm::RmsNorm;
 use crate::reference::{Part, Parts};
 use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::formats::DType;
-use onetrip_ir::tensor::Columns;
+use onetrip_ir::tensor::Slice;
 
 pub(crate) mod cuda;
 pub mod frequencies;
@@ -21,7 +21,7 @@ pub(crate) mod wgsl;
 pub struct Rope {
     /// Heads in a row.
     pub heads: usize,
-    /// Numbers per head.
+    /// Elements per head.
     pub dim: usize,
     /// Rotated pairs per head.
     pub pairs: usize,
@@ -32,7 +32,7 @@ pub struct Rope {
     /// Norm each head first, with this epsilon and a weight.
     pub norm: Option<f32>,
     /// Reads these columns of its input.
-    pub part: Option<Columns>,
+    pub view: Option<Slice>,
 }
 
 impl Rope {
@@ -71,7 +71,7 @@ impl OpDef for Rope {
 
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
         want_inputs(Self::NAME, ins, 1 + self.norm.is_some() as usize)?;
-        let x = Columns::seen(&self.part, &ins[0], self.dim)?;
+        let x = Slice::seen(&self.view, &ins[0], self.dim)?;
         if x.width != self.heads * self.dim || 2 * self.pairs > self.dim {
             let why = format!("{} heads of {} do not make a width of {}", self.heads, self.dim, x.width);
             return Err(ShapeError { op: Self::NAME, why });
@@ -83,15 +83,15 @@ impl OpDef for Rope {
     }
 
     fn meaning(&self) -> Meaning {
-        if self.norm.is_some() || self.part.is_some() {
+        if self.norm.is_some() || self.view.is_some() {
             let (mut p, mut x) = (Parts::default(), Part::In(0));
-            if let Some(part) = &self.part {
-                x = p.op(part.clone(), &[x]);
+            if let Some(view) = &self.view {
+                x = p.op(view.clone(), &[x]);
             }
             if let Some(eps) = self.norm {
                 x = p.op(RmsNorm::weighted(eps, self.dim), &[x, Part::In(1)]);
             }
-            let y = p.op(Rope { norm: None, part: None, ..self.clone() }, &[x]);
+            let y = p.op(Rope { norm: None, view: None, ..self.clone() }, &[x]);
             return p.finish(&[y]);
         }
         let op = self.clone();
@@ -106,7 +106,7 @@ impl OpDef for Rope {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let norm = if self.norm.is_some() { 4 * self.dim } else { 0 };
         let weight = site.ins[1..].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         let x = site.outs[0].bytes();
@@ -114,7 +114,7 @@ impl OpDef for Rope {
         Cost::of(x.clone() + weight + Expr::T * (self.pairs * 8), x, flops)
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let (op, width, stride) = (self.clone(), self.heads * self.dim, site.ins[0].width);
         let kernel = if self.norm.is_some() { "rope/norm" } else { "rope/plain" };
         Lowering::one(site, kernel, Expr::T, 1, self.cost(site), move |c, _| {
@@ -124,7 +124,7 @@ impl OpDef for Rope {
                 for r in range {
                     let out = c.write(c.args.len() - 1, r * width..(r + 1) * width);
                     for (h, out) in out.chunks_exact_mut(op.dim).enumerate() {
-                        let at = r * stride + Columns::place(&op.part, h * op.dim);
+                        let at = r * stride + Slice::place(&op.view, h * op.dim);
                         op.head(c, r, weight, &x[at..at + op.dim], out);
                     }
                 }
@@ -132,19 +132,19 @@ impl OpDef for Rope {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {
         let x = |w| Sig::slot(Expr::T, w);
-        let op = |heads, dim, pairs, neox, norm| Rope { heads, dim, pairs, neox, table: 0, norm, part: None };
-        let queries = Columns { group: 128, start: 0, len: 64 };
-        let half = |norm| Rope { part: Some(queries.clone()), ..op(4, 64, 32, true, norm) };
+        let op = |heads, dim, pairs, neox, norm| Rope { heads, dim, pairs, neox, table: 0, norm, view: None };
+        let queries = Slice { group: 128, start: 0, len: 64 };
+        let half = |norm| Rope { view: Some(queries.clone()), ..op(4, 64, 32, true, norm) };
         let b = (5, 1, 9);
         vec![
             Case::new("interleaved pairs", op(9, 64, 32, false, None), vec![x(576)], b).costs(

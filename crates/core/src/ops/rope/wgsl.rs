@@ -23,13 +23,13 @@ fn rotation(w: &mut Wgsl, name: &str, dim: usize, rope: Option<&Rope>, norm: Opt
     w.line(include_str!("head.wgsl").replace("$H", name));
 }
 
-pub(super) fn lower(op: &Rope, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Rope, site: &OpSite) -> Lowering {
     let mut w = Wgsl::new(if op.norm.is_some() { "rope/norm" } else { "rope/plain" }, 64);
     w.number("HEADS", op.heads);
     w.size("rows", &site.ins[0].rows);
     let mut w = w.reductions(&caps(site.target));
     let norm = op.norm.map(|_| (Arg::In(1), site.ins[1].dtype));
-    w.read_part("x_x", Arg::In(0), &op.part, site.ins[0].width, site.outs[0].width);
+    w.read_view("x_x", Arg::In(0), &op.view, site.ins[0].width, site.outs[0].width);
     rotation(&mut w, "x", op.dim, Some(op), norm);
     w.write("y", Arg::Out(0));
     w.text(include_str!("kernel.wgsl")).lowering(site.ins[0].rows.clone() * op.heads, op.cost(site))

@@ -1,4 +1,4 @@
-// The next token of each sequence: PARTS blocks a row find its best logit, the last of them to come chooses.
+// The next token of each sequence: SPLITS blocks a row find its best logit, the last of them to come chooses.
 //
 // Greedy ends there. A draw looks for places in the order of falling logits (lower ids first among equals) without a
 // sort: 256 bins of the number's bits at a time, from the highest on. Weights are whole numbers of 2^-40, so that sums do
@@ -27,18 +27,18 @@ struct Row {
 struct Best {
     float x;
     u32 id;
-    DEVICE void meet(float y, u32 j) {
+    DEVICE void merge(float y, u32 j) {
         if (y > x || (y == x && j < id)) x = y, id = j;
     }
 };
 
-DEVICE Best block_best(Best b, Best* room) {
+DEVICE Best block_best(Best b, Best* smem) {
 #pragma unroll
-    for (int i = 16; i > 0; i >>= 1) b.meet(__shfl_xor_sync(FULL, b.x, i), __shfl_xor_sync(FULL, b.id, i));
+    for (int i = 16; i > 0; i >>= 1) b.merge(__shfl_xor_sync(FULL, b.x, i), __shfl_xor_sync(FULL, b.id, i));
     __syncthreads();
-    if (lane_index() == 0) room[warp_index()] = b;
+    if (lane_index() == 0) smem[warp_index()] = b;
     __syncthreads();
-    for (int i = 0; i < WARPS; i++) b.meet(room[i].x, room[i].id);
+    for (int i = 0; i < WARPS; i++) b.merge(smem[i].x, smem[i].id);
     return b;
 }
 
@@ -201,7 +201,7 @@ DEVICE u32 draw(const Batch& batch, u32 r, const Draw& base, u32* counts) {
 }
 
 // Log-probabilities of the id and of the best tokens.
-DEVICE void report(const Row& row, float best, u32 id, u32 top, float* out, double* sums, Best* room) {
+DEVICE void report(const Row& row, float best, u32 id, u32 top, float* out, double* sums, Best* smem) {
     double sum = 0;
     for (u32 i = threadIdx.x; i < VOCABULARY; i += THREADS) sum += exp((double)(row.at(i) - best));
 #pragma unroll
@@ -229,10 +229,10 @@ DEVICE void report(const Row& row, float best, u32 id, u32 top, float* out, doub
             if (f != FULL && (found == FULL || k > key || (k == key && f < found))) key = k, found = f;
         }
         __syncthreads();
-        if (lane_index() == 0) room[warp_index()].x = __uint_as_float(key), room[warp_index()].id = found;
+        if (lane_index() == 0) smem[warp_index()].x = __uint_as_float(key), smem[warp_index()].id = found;
         __syncthreads();
         for (int i = 0; i < WARPS; i++) {
-            const u32 k = __float_as_uint(room[i].x), f = room[i].id;
+            const u32 k = __float_as_uint(smem[i].x), f = smem[i].id;
             if (f != FULL && (found == FULL || k > key || (k == key && f < found))) key = k, found = f;
         }
         if (found == FULL) return;
@@ -246,7 +246,7 @@ DEVICE void report(const Row& row, float best, u32 id, u32 top, float* out, doub
 
 KERNEL {
     extern __shared__ uint4 dynamic[];
-    __shared__ Best room[WARPS];
+    __shared__ Best smem[WARPS];
     __shared__ double sums[WARPS];
     __shared__ u64 bins[256], found[3];
     __shared__ u32 counts[THREADS];
@@ -255,7 +255,7 @@ KERNEL {
     allow_next();
     // No kernel writes the batch's words: they are here before the logits are.
     const Batch batch{BATCH};
-    const u32 r = group_index() / PARTS, part = group_index() % PARTS;
+    const u32 r = block_index() / SPLITS, split = block_index() % SPLITS;
     const bool inside = r < ROWS;
     const float penalty = inside ? batch.span_f32(r, 9) : 1.0f, temperature = inside ? batch.span_f32(r, 5) : 0.0f;
     const u32 past = inside ? batch.span(r, 14) : 0, top = inside ? batch.span(r, 12) : 0;
@@ -274,34 +274,34 @@ KERNEL {
         row.seen = seen;
     }
     Best best{-INFINITE, 0};
-    const u32 share = ((VOCABULARY + PARTS - 1) / PARTS + 3) / 4 * 4;
-    const u32 begin = min(part * share, (u32)VOCABULARY), end = min(begin + share, (u32)VOCABULARY);
+    const u32 share = ((VOCABULARY + SPLITS - 1) / SPLITS + 3) / 4 * 4;
+    const u32 begin = min(split * share, (u32)VOCABULARY), end = min(begin + share, (u32)VOCABULARY);
     if (VOCABULARY % 4 == 0 && !row.seen) {
         for (u32 i = begin + threadIdx.x * 4; i < end; i += THREADS * 4) {
             const float4 x = *(const float4*)(row.logits + i);
-            best.meet(x.x, i), best.meet(x.y, i + 1), best.meet(x.z, i + 2), best.meet(x.w, i + 3);
+            best.merge(x.x, i), best.merge(x.y, i + 1), best.merge(x.z, i + 2), best.merge(x.w, i + 3);
         }
     } else {
-        for (u32 i = begin + threadIdx.x; i < end; i += THREADS) best.meet(row.at(i), i);
+        for (u32 i = begin + threadIdx.x; i < end; i += THREADS) best.merge(row.at(i), i);
     }
-    best = block_best(best, room);
-    if (PARTS > 1) {
-        Best* parts = (Best*)PART_BEST + r * PARTS;
+    best = block_best(best, smem);
+    if (SPLITS > 1) {
+        Best* splits = (Best*)SPLIT_BEST + r * SPLITS;
         if (threadIdx.x == 0) {
-            parts[part] = best;
+            splits[split] = best;
             __threadfence();
-            is_last = atomicAdd(ZEROS + r, 1) == PARTS - 1;
+            is_last = atomicAdd(SEMAPHORES + r, 1) == SPLITS - 1;
         }
         __syncthreads();
         if (!is_last) return;
         __threadfence();
-        if (threadIdx.x == 0) ZEROS[r] = 0;
+        if (threadIdx.x == 0) SEMAPHORES[r] = 0;
         best = Best{-INFINITE, 0};
-        for (u32 i = threadIdx.x; i < PARTS; i += THREADS) {
-            const float2 b = __ldcg((const float2*)(parts + i));
-            best.meet(b.x, __float_as_uint(b.y));
+        for (u32 i = threadIdx.x; i < SPLITS; i += THREADS) {
+            const float2 b = __ldcg((const float2*)(splits + i));
+            best.merge(b.x, __float_as_uint(b.y));
         }
-        best = block_best(best, room);
+        best = block_best(best, smem);
     }
     float* out = OUT + (size_t)r * (2 + 2 * TOP);
     for (u32 i = threadIdx.x; i < 2 + 2 * TOP; i += THREADS) out[i] = NOT_A_NUMBER;
@@ -313,10 +313,10 @@ KERNEL {
             const Draw d{row, best.x, temperature, 0, false, bins, found};
             id = draw(batch, r, d, counts);
         }
-        if (top > 0) report(row, best.x, id, top, out, sums, room);
+        if (top > 0) report(row, best.x, id, top, out, sums, smem);
     }
     if (threadIdx.x == 0) {
         out[0] = __uint_as_float(id);
-        FEED[r] = id;
+        PENDING_TOKENS[r] = id;
     }
 }

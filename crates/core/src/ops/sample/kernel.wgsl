@@ -148,7 +148,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     if !is_finite { id = 0xffffffffu; }
     if lid == 0u {
         y[seq * (2u + 2u * TOP)] = bitcast<f32>(id);
-        feed[seq] = id;
+        pending_tokens[seq] = id;
     }
     let asked = min(batch_span(seq, 12u), TOP);
     if batch_span(seq, 12u) == 0u { return; }

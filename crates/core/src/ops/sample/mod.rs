@@ -23,7 +23,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// Numbers in a row of the output.
+    /// Elements in a row of the output.
     pub fn width(&self) -> usize {
         2 + 2 * self.top
     }
@@ -169,11 +169,11 @@ impl OpDef for Sample {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         site.streams(site.ins[0].rows.clone() * site.ins[0].width)
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let (width, vocabulary) = (self.width(), site.ins[0].width);
         Lowering::one(site, "sample/row", site.ins[0].rows.clone(), 1, self.cost(site), move |c, _| {
             let logits = c.f32s(0);
@@ -188,11 +188,11 @@ impl OpDef for Sample {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         wgsl::lower(self, site)
     }
 

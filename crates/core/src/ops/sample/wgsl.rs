@@ -10,11 +10,11 @@ const SLICES: usize = 128;
 /// Threads of a workgroup.
 const WG: u32 = 256;
 
-pub(super) fn lower(op: &Sample, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Sample, site: &OpSite) -> Lowering {
     let (rows, vocabulary) = (&site.ins[0].rows, site.ins[0].width);
     // With more sequences there are workgroups enough, and the words they meet at would be many.
-    let slices = if vocabulary >= LARGE && site.class.is_small() { SLICES } else { 1 };
-    let mut w = Wgsl::new(if slices > 1 { "sample/slices" } else { "sample/row" }, WG);
+    let slices = if vocabulary >= LARGE && site.bucket.is_small() { SLICES } else { 1 };
+    let mut w = Wgsl::new(if slices > 1 { "sample/split_vocab" } else { "sample/row" }, WG);
     w.number("V", vocabulary);
     w.number("SLICES", slices);
     w.number("TOP", op.top);
@@ -22,16 +22,16 @@ pub(super) fn lower(op: &Sample, site: &Site) -> Lowering {
     w.size("rows", rows);
     w.read("logits", Arg::In(0), site.ins[0].dtype);
     w.bind("copy", "f32", Arg::Scratch(0), Access::ReadWrite);
-    w.bind("feed", "u32", Arg::Feed, Access::ReadWrite);
+    w.bind("pending_tokens", "u32", Arg::PendingTokens, Access::ReadWrite);
     w.write("y", Arg::Out(0));
     let mut w = w.reductions(&caps(site.target)).text(include_str!("best.wgsl"));
     if slices > 1 {
-        w.meeting();
-        w.line(include_str!("slices.wgsl"));
+        w.split_k_workspace();
+        w.line(include_str!("split_vocab.wgsl"));
     } else {
         w.line(include_str!("alone.wgsl"));
     }
-    let step = w.text(include_str!("kernel.wgsl")).step(rows.clone() * slices, op.cost(site));
+    let launch = w.text(include_str!("kernel.wgsl")).launch(rows.clone() * slices, op.cost(site));
     // Logits with a penalty.
-    Lowering::Steps { steps: vec![step], scratch: vec![rows.clone() * (vocabulary * 4)] }
+    Lowering::Steps { launches: vec![launch], scratch: vec![rows.clone() * (vocabulary * 4)] }
 }

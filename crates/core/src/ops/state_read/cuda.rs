@@ -3,7 +3,7 @@
 use super::*;
 use crate::codegen::cuda::Unit;
 
-pub(super) fn lower(op: &StateRead, site: &Site) -> Lowering {
+pub(super) fn lower(op: &StateRead, site: &OpSite) -> Lowering {
     let mut unit = Unit::new(256);
     unit.batch().rows(&op.rows).set("WIDTH", site.outs[0].width);
     unit.read("STATE", "float", Arg::In(0)).write("OUT", "float", Arg::Out(0)).part(include_str!("kernel.cu"));

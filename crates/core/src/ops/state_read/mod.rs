@@ -38,25 +38,25 @@ impl OpDef for StateRead {
     fn meaning(&self) -> Meaning {
         Meaning::Direct(Box::new(|c| {
             let (state, seqs) = (c.state(0), c.batch.seqs.clone());
-            let rows = seqs.iter().map(|s| (s.begins(), c.states[state].get(s.slot as usize, 0, 0)));
+            let rows = seqs.iter().map(|s| (s.is_first_chunk(), c.states[state].get(s.slot as usize, 0, 0)));
             let rows: Vec<f32> =
-                rows.flat_map(|(begins, row)| if begins { vec![0.0; row.len()] } else { row }).collect();
+                rows.flat_map(|(first_chunk, row)| if first_chunk { vec![0.0; row.len()] } else { row }).collect();
             let out = c.output(0);
             out.copy_from_slice(&rows[..out.len()]);
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         Cost::of(site.outs[0].bytes(), site.outs[0].bytes(), Expr::Const(0))
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let width = site.outs[0].width;
         Lowering::one(site, "state_read/copy", self.rows.clone(), 1, self.cost(site), move |c, _| {
             while let Some(range) = c.items.take() {
                 for i in range {
                     let (out, span) = (c.write(1, i * width..(i + 1) * width), &c.batch.seqs[i]);
-                    match span.begins() {
+                    match span.is_first_chunk() {
                         true => out.fill(0.0),
                         false => out.copy_from_slice(state_row(c, 0, span.slot as usize, width)),
                     }
@@ -65,17 +65,17 @@ impl OpDef for StateRead {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         let mut w = Wgsl::new("state_read/copy", 128);
         w.read("state", Arg::In(0), DType::F32);
         let row = format!("state_at(batch_span(r, 3u) * {}u + c)", site.ins[0].width);
         w.line("fn value(r: u32, c: u32) -> f32 {");
         w.line(format!("    if batch_span(r, 4u) != 0u {{ return 0.0; }}\n    return {row};\n}}"));
-        w.each(site, self.cost(site))
+        w.per_element(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::codegen::cuda::Unit;
 
-pub(super) fn lower(op: &StateWrite, site: &Site) -> Lowering {
+pub(super) fn lower(op: &StateWrite, site: &OpSite) -> Lowering {
     let rows = if op.window.is_some() { Expr::S } else { site.ins[0].rows.clone() };
     let mut unit = Unit::new(256);
     unit.batch().rows(&rows).set("WIDTH", site.ins[1].width).set("X_WIDTH", site.ins[0].width);

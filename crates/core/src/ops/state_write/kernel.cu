@@ -6,7 +6,7 @@ KERNEL {
     allow_next();
     wait_for_inputs();
     const Batch batch{BATCH};
-    const u32 seq = group_index();
+    const u32 seq = block_index();
     if (seq >= ROWS) return;
     const u32 row = KEPT > 0 ? batch.span(seq, 0) + batch.span(seq, 1) + seq * KEPT : seq;
     const float* from = X_IN + (size_t)row * X_WIDTH;

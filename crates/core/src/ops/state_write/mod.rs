@@ -55,13 +55,13 @@ impl OpDef for StateWrite {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         let rows = if self.window.is_some() { Expr::S } else { site.ins[0].rows.clone() };
         let bytes = rows * site.ins[1].row_bytes();
         Cost::of(bytes.clone(), bytes, Expr::Const(0))
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let (window, width, from) = (self.window, site.ins[1].width, site.ins[0].width);
         let grid = if window.is_some() { Expr::S } else { site.ins[0].rows.clone() };
         Lowering::one(site, "state_write/copy", grid, 1, self.cost(site), move |c, _| {
@@ -76,11 +76,11 @@ impl OpDef for StateWrite {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         let width = site.ins[1].width;
         let mut w = Wgsl::new("state_write/copy", 128);
         w.read("x", Arg::In(0), site.ins[0].dtype);
@@ -93,7 +93,7 @@ impl OpDef for StateWrite {
         };
         w.line(format!("fn put(r: u32, c: u32) {{ state[batch_span(r, 3u) * {width}u + c] = x_at({from}); }}"));
         let rows = if self.window.is_some() { Expr::S } else { site.ins[0].rows.clone() };
-        w.each_put(&rows, width, self.cost(site))
+        w.per_element_put(&rows, width, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::codegen::cuda::Unit;
 
-pub(super) fn lower(op: &Window, site: &Site) -> Lowering {
+pub(super) fn lower(op: &Window, site: &OpSite) -> Lowering {
     let mut unit = Unit::new(256);
     unit.batch().set("WIDTH", site.ins[1].width).set("KEPT", op.rows);
     unit.set("IN_PLACE", site.ins[0].is_state() as u8).read("OLD", "float", Arg::In(0));

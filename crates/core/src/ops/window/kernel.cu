@@ -6,19 +6,19 @@ KERNEL {
     allow_next();
     wait_for_inputs();
     const Batch batch{BATCH};
-    const u32 row = group_index();
+    const u32 row = block_index();
     if (row >= batch.t() + batch.s() * KEPT) return;
     // The sequence that the row is in: those before it have KEPT rows more than tokens.
     u32 seq = 0;
     while (seq + 1 < batch.s() && row >= batch.span(seq + 1, 0) + (seq + 1) * KEPT) seq++;
     const u32 at = row - batch.span(seq, 0) - seq * KEPT;
-    const bool begins = IN_PLACE && batch.span(seq, 4) != 0;
+    const bool first_chunk = IN_PLACE && batch.span(seq, 4) != 0;
     const float* old = OLD + ((size_t)(IN_PLACE ? batch.span(seq, 3) : seq) * KEPT + at) * WIDTH;
     for (u32 i = threadIdx.x; i < WIDTH; i += THREADS) {
         float v = 0;
         if (at >= KEPT) {
             v = X_IN[(size_t)(batch.span(seq, 0) + at - KEPT) * WIDTH + i];
-        } else if (!begins) {
+        } else if (!first_chunk) {
             v = old[i];
         }
         OUT[(size_t)row * WIDTH + i] = v;

@@ -51,7 +51,7 @@ impl OpDef for Window {
             let mut out = vec![];
             for (i, span) in c.batch.seqs.iter().enumerate() {
                 match &c.ins[0] {
-                    RefValue::State(_) if span.begins() => out.extend(vec![0.0; rows * x.width]),
+                    RefValue::State(_) if span.is_first_chunk() => out.extend(vec![0.0; rows * x.width]),
                     RefValue::State(s) => out.extend(c.states[*s].get(span.slot as usize, 0, 0)),
                     RefValue::Tensor(old) => out.extend_from_slice(old.row(i)),
                 }
@@ -62,11 +62,11 @@ impl OpDef for Window {
         }))
     }
 
-    fn cost(&self, site: &Site) -> Cost {
+    fn cost(&self, site: &OpSite) -> Cost {
         Cost::of(site.outs[0].bytes(), site.outs[0].bytes(), Expr::Const(0))
     }
 
-    fn cpu(&self, site: &Site) -> Lowering {
+    fn cpu(&self, site: &OpSite) -> Lowering {
         let (rows, width, in_place) = (self.rows, site.ins[1].width, site.ins[0].is_state());
         Lowering::one(site, "window/copy", Expr::S, 1, self.cost(site), move |c, _| {
             while let Some(range) = c.items.take() {
@@ -76,7 +76,7 @@ impl OpDef for Window {
                     let at = (start + i * rows) * width;
                     let (first, rest) = c.write(2, at..at + old + count * width).split_at_mut(old);
                     match in_place {
-                        true if span.begins() => first.fill(0.0),
+                        true if span.is_first_chunk() => first.fill(0.0),
                         true => first.copy_from_slice(state_row(c, 0, span.slot as usize, old)),
                         false => first.copy_from_slice(&c.f32s(0)[i * old..(i + 1) * old]),
                     }
@@ -86,11 +86,11 @@ impl OpDef for Window {
         })
     }
 
-    fn cuda(&self, site: &Site) -> Lowering {
+    fn cuda(&self, site: &OpSite) -> Lowering {
         cuda::lower(self, site)
     }
 
-    fn wgsl(&self, site: &Site) -> Lowering {
+    fn wgsl(&self, site: &OpSite) -> Lowering {
         let (width, rows) = (site.ins[1].width, self.rows);
         let mut w = Wgsl::new("window/copy", 128);
         w.read("old", Arg::In(0), site.ins[0].dtype);
@@ -98,7 +98,7 @@ impl OpDef for Window {
         w.number("CHANNELS", width);
         w.number("OLD", rows);
         w.flag("IN_PLACE", site.ins[0].is_state());
-        w.text(include_str!("kernel.wgsl")).each(site, self.cost(site))
+        w.text(include_str!("kernel.wgsl")).per_element(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

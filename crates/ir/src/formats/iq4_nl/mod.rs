@@ -1,9 +1,9 @@
-//! IQ4_NL: 32 codes of 4 bits through a code book, `value = d * table[code]`.
+//! IQ4_NL: 32 quants of 4 bits through a codebook, `value = d * table[quant]`.
 //!
-//! Layout: f16 `d`, then 16 bytes of codes (elements 0–15 in the low nibbles, 16–31 in the high).
+//! Layout: f16 `d`, then 16 bytes of quants (elements 0–15 in the low nibbles, 16–31 in the high).
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, MAX_GROUPS, Offset, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -17,7 +17,7 @@ impl BlockFormat for Format {
         group: 32,
         bits: 4,
         zero: 0,
-        offset: Offset::None,
+        min: GroupMin::None,
         table: Some(&TABLE),
         sub_scales: false,
     };
@@ -28,21 +28,21 @@ impl BlockFormat for Format {
         out.m = 0.0;
         out.sc = [1; MAX_GROUPS];
         out.mc = [0; MAX_GROUPS];
-        read_planes::<4, 16, 0>(&block[2..18], &mut out.codes[..32]);
+        read_planes::<4, 16, 0>(&block[2..18], &mut out.quants[..32]);
     }
 
     fn pack(parts: &Unpacked, block: &mut [u8]) {
         write_f16(block, 0, parts.d);
-        write_planes::<4, 16, 0>(&parts.codes[..32], &mut block[2..18]);
+        write_planes::<4, 16, 0>(&parts.quants[..32], &mut block[2..18]);
     }
 
     fn fit(x: &[f32], out: &mut Unpacked) {
-        fit::searched(CODES, x, out);
+        fit::searched(CODEBOOK, x, out);
     }
 }
 
-/// The code book of the IQ4 formats: finer around zero, where weights are dense.
+/// The codebook of the IQ4 formats: finer around zero, where weights are dense.
 pub static TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 static NEAREST: [u8; 512] = fit::nearest_entries(&TABLE);
-/// How values become codes of [`TABLE`].
-pub const CODES: fit::Codes = fit::Codes::Book { table: &TABLE, nearest: &NEAREST };
+/// How values become quants of [`TABLE`].
+pub const CODEBOOK: fit::Quants = fit::Quants::Book { table: &TABLE, nearest: &NEAREST };

@@ -1,9 +1,9 @@
-//! Q4_0: 32 codes of 4 bits, `value = d * (code - 8)`.
+//! Q4_0: 32 quants of 4 bits, `value = d * (quant - 8)`.
 //!
-//! Layout: f16 `d`, then 16 bytes of codes (elements 0–15 in the low nibbles, 16–31 in the high).
+//! Layout: f16 `d`, then 16 bytes of quants (elements 0–15 in the low nibbles, 16–31 in the high).
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, MAX_GROUPS, Offset, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -17,7 +17,7 @@ impl BlockFormat for Format {
         group: 32,
         bits: 4,
         zero: 8,
-        offset: Offset::None,
+        min: GroupMin::None,
         table: None,
         sub_scales: false,
     };
@@ -28,12 +28,12 @@ impl BlockFormat for Format {
         out.m = 0.0;
         out.sc = [1; MAX_GROUPS];
         out.mc = [0; MAX_GROUPS];
-        read_planes::<4, 16, 0>(&block[2..18], &mut out.codes[..32]);
+        read_planes::<4, 16, 0>(&block[2..18], &mut out.quants[..32]);
     }
 
     fn pack(parts: &Unpacked, block: &mut [u8]) {
         write_f16(block, 0, parts.d);
-        write_planes::<4, 16, 0>(&parts.codes[..32], &mut block[2..18]);
+        write_planes::<4, 16, 0>(&parts.quants[..32], &mut block[2..18]);
     }
 
     fn fit(x: &[f32], out: &mut Unpacked) {

@@ -1,9 +1,9 @@
-//! Q4_1: 32 codes of 4 bits, `value = d * code + m`.
+//! Q4_1: 32 quants of 4 bits, `value = d * quant + m`.
 //!
-//! Layout: f16 `d`, f16 `m`, then 16 bytes of codes (elements 0–15 in the low nibbles, 16–31 in the high).
+//! Layout: f16 `d`, f16 `m`, then 16 bytes of quants (elements 0–15 in the low nibbles, 16–31 in the high).
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, MAX_GROUPS, Offset, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -17,7 +17,7 @@ impl BlockFormat for Format {
         group: 32,
         bits: 4,
         zero: 0,
-        offset: Offset::Plain,
+        min: GroupMin::Plain,
         table: None,
         sub_scales: false,
     };
@@ -28,16 +28,16 @@ impl BlockFormat for Format {
         out.m = read_f16(block, 2);
         out.sc = [1; MAX_GROUPS];
         out.mc = [0; MAX_GROUPS];
-        read_planes::<4, 16, 0>(&block[4..20], &mut out.codes[..32]);
+        read_planes::<4, 16, 0>(&block[4..20], &mut out.quants[..32]);
     }
 
     fn pack(parts: &Unpacked, block: &mut [u8]) {
         write_f16(block, 0, parts.d);
         write_f16(block, 2, parts.m);
-        write_planes::<4, 16, 0>(&parts.codes[..32], &mut block[4..20]);
+        write_planes::<4, 16, 0>(&parts.quants[..32], &mut block[4..20]);
     }
 
     fn fit(x: &[f32], out: &mut Unpacked) {
-        fit::plain_offset(&Self::SPEC, x, out);
+        fit::plain_min(&Self::SPEC, x, out);
     }
 }

@@ -1,9 +1,9 @@
-//! Q4_K: 256 codes of 4 bits in groups of 32, `value = d * sc * code - m * mc`, `sc` and `mc` of 6 bits.
+//! Q4_K: 256 quants of 4 bits in groups of 32, `value = d * sc * quant - m * mc`, `sc` and `mc` of 6 bits.
 //!
-//! Layout: f16 `d`, f16 `m`, 12 bytes of scales, 128 bytes of codes (2 runs of 32 in each 32 bytes).
+//! Layout: f16 `d`, f16 `m`, 12 bytes of scales, 128 bytes of quants (2 runs of 32 in each 32 bytes).
 
 use crate::formats::bits::{read_f16, read_planes, read_scale_pairs, write_f16, write_planes, write_scale_pairs};
-use crate::formats::block::{BlockFormat, BlockSpec, Offset, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -17,7 +17,7 @@ impl BlockFormat for Format {
         group: 32,
         bits: 4,
         zero: 0,
-        offset: Offset::Scaled,
+        min: GroupMin::Scaled,
         table: None,
         sub_scales: true,
     };
@@ -27,17 +27,17 @@ impl BlockFormat for Format {
         out.d = read_f16(block, 0);
         out.m = read_f16(block, 2);
         read_scale_pairs(&block[4..16], &mut out.sc, &mut out.mc);
-        read_planes::<4, 32, 0>(&block[16..144], &mut out.codes[..256]);
+        read_planes::<4, 32, 0>(&block[16..144], &mut out.quants[..256]);
     }
 
     fn pack(parts: &Unpacked, block: &mut [u8]) {
         write_f16(block, 0, parts.d);
         write_f16(block, 2, parts.m);
         write_scale_pairs(&parts.sc, &parts.mc, &mut block[4..16]);
-        write_planes::<4, 32, 0>(&parts.codes[..256], &mut block[16..144]);
+        write_planes::<4, 32, 0>(&parts.quants[..256], &mut block[16..144]);
     }
 
     fn fit(x: &[f32], out: &mut Unpacked) {
-        fit::searched_offset(&Self::SPEC, 63.0, x, out);
+        fit::searched_min(&Self::SPEC, 63.0, x, out);
     }
 }

@@ -1,9 +1,9 @@
-//! Q5_0: 32 codes of 5 bits, `value = d * (code - 16)`.
+//! Q5_0: 32 quants of 5 bits, `value = d * (quant - 16)`.
 //!
 //! Layout: f16 `d`, 4 bytes with the fifth bits in the order of the elements, then 16 bytes with the low 4 bits as in Q4_0.
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, MAX_GROUPS, Offset, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -17,7 +17,7 @@ impl BlockFormat for Format {
         group: 32,
         bits: 5,
         zero: 16,
-        offset: Offset::None,
+        min: GroupMin::None,
         table: None,
         sub_scales: false,
     };
@@ -28,14 +28,14 @@ impl BlockFormat for Format {
         out.m = 0.0;
         out.sc = [1; MAX_GROUPS];
         out.mc = [0; MAX_GROUPS];
-        read_planes::<4, 16, 0>(&block[6..22], &mut out.codes[..32]);
-        read_planes::<1, 1, 4>(&block[2..6], &mut out.codes[..32]);
+        read_planes::<4, 16, 0>(&block[6..22], &mut out.quants[..32]);
+        read_planes::<1, 1, 4>(&block[2..6], &mut out.quants[..32]);
     }
 
     fn pack(parts: &Unpacked, block: &mut [u8]) {
         write_f16(block, 0, parts.d);
-        write_planes::<4, 16, 0>(&parts.codes[..32], &mut block[6..22]);
-        write_planes::<1, 1, 4>(&parts.codes[..32], &mut block[2..6]);
+        write_planes::<4, 16, 0>(&parts.quants[..32], &mut block[6..22]);
+        write_planes::<1, 1, 4>(&parts.quants[..32], &mut block[2..6]);
     }
 
     fn fit(x: &[f32], out: &mut Unpacked) {

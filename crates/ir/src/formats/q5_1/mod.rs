@@ -1,10 +1,10 @@
-//! Q5_1: 32 codes of 5 bits, `value = d * code + m`.
+//! Q5_1: 32 quants of 5 bits, `value = d * quant + m`.
 //!
 //! Layout: f16 `d`, f16 `m`, 4 bytes with the fifth bits in the order of the elements, then 16 bytes with the low 4 bits
 //! as in Q4_0.
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, MAX_GROUPS, Offset, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -18,7 +18,7 @@ impl BlockFormat for Format {
         group: 32,
         bits: 5,
         zero: 0,
-        offset: Offset::Plain,
+        min: GroupMin::Plain,
         table: None,
         sub_scales: false,
     };
@@ -29,18 +29,18 @@ impl BlockFormat for Format {
         out.m = read_f16(block, 2);
         out.sc = [1; MAX_GROUPS];
         out.mc = [0; MAX_GROUPS];
-        read_planes::<4, 16, 0>(&block[8..24], &mut out.codes[..32]);
-        read_planes::<1, 1, 4>(&block[4..8], &mut out.codes[..32]);
+        read_planes::<4, 16, 0>(&block[8..24], &mut out.quants[..32]);
+        read_planes::<1, 1, 4>(&block[4..8], &mut out.quants[..32]);
     }
 
     fn pack(parts: &Unpacked, block: &mut [u8]) {
         write_f16(block, 0, parts.d);
         write_f16(block, 2, parts.m);
-        write_planes::<4, 16, 0>(&parts.codes[..32], &mut block[8..24]);
-        write_planes::<1, 1, 4>(&parts.codes[..32], &mut block[4..8]);
+        write_planes::<4, 16, 0>(&parts.quants[..32], &mut block[8..24]);
+        write_planes::<1, 1, 4>(&parts.quants[..32], &mut block[4..8]);
     }
 
     fn fit(x: &[f32], out: &mut Unpacked) {
-        fit::plain_offset(&Self::SPEC, x, out);
+        fit::plain_min(&Self::SPEC, x, out);
     }
 }

@@ -1,10 +1,10 @@
-//! Q6_K: 256 codes of 6 bits in groups of 16, `value = d * sc * (code - 32)`, `sc` a signed byte.
+//! Q6_K: 256 quants of 6 bits in groups of 16, `value = d * sc * (quant - 32)`, `sc` a signed byte.
 //!
 //! Layout: 128 bytes with the low 4 bits (2 runs of 64 in each 64 bytes), 64 bytes with the upper 2 bits (4 runs of 32 in
 //! each 32 bytes), 16 scales, f16 `d`.
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, MAX_GROUPS, Offset, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -18,7 +18,7 @@ impl BlockFormat for Format {
         group: 16,
         bits: 6,
         zero: 32,
-        offset: Offset::None,
+        min: GroupMin::None,
         table: None,
         sub_scales: true,
     };
@@ -31,8 +31,8 @@ impl BlockFormat for Format {
             *sc = *byte as i8;
         }
         out.mc = [0; MAX_GROUPS];
-        read_planes::<4, 64, 0>(&block[0..128], &mut out.codes[..256]);
-        read_planes::<2, 32, 4>(&block[128..192], &mut out.codes[..256]);
+        read_planes::<4, 64, 0>(&block[0..128], &mut out.quants[..256]);
+        read_planes::<2, 32, 4>(&block[128..192], &mut out.quants[..256]);
     }
 
     fn pack(parts: &Unpacked, block: &mut [u8]) {
@@ -40,11 +40,11 @@ impl BlockFormat for Format {
         for (sc, byte) in parts.sc.iter().zip(&mut block[192..208]) {
             *byte = *sc as u8;
         }
-        write_planes::<4, 64, 0>(&parts.codes[..256], &mut block[0..128]);
-        write_planes::<2, 32, 4>(&parts.codes[..256], &mut block[128..192]);
+        write_planes::<4, 64, 0>(&parts.quants[..256], &mut block[0..128]);
+        write_planes::<2, 32, 4>(&parts.quants[..256], &mut block[128..192]);
     }
 
     fn fit(x: &[f32], out: &mut Unpacked) {
-        fit::searched_signed(&Self::SPEC, fit::Codes::Even { zero: 32.0 }, 128.0, x, out);
+        fit::searched_signed(&Self::SPEC, fit::Quants::Even { zero: 32.0 }, 128.0, x, out);
     }
 }

@@ -1,9 +1,9 @@
-//! Q8_0: 32 codes of 8 bits, `value = d * (code - 128)`.
+//! Q8_0: 32 quants of 8 bits, `value = d * (quant - 128)`.
 //!
-//! Layout: f16 `d`, then 32 signed bytes. Codes are unsigned, so the sign bit is flipped on the way.
+//! Layout: f16 `d`, then 32 signed bytes. Quants are unsigned, so the sign bit is flipped on the way.
 
 use crate::formats::bits::{read_f16, write_f16};
-use crate::formats::block::{BlockFormat, BlockSpec, MAX_GROUPS, Offset, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -17,7 +17,7 @@ impl BlockFormat for Format {
         group: 32,
         bits: 8,
         zero: 128,
-        offset: Offset::None,
+        min: GroupMin::None,
         table: None,
         sub_scales: false,
     };
@@ -28,15 +28,15 @@ impl BlockFormat for Format {
         out.m = 0.0;
         out.sc = [1; MAX_GROUPS];
         out.mc = [0; MAX_GROUPS];
-        for (code, byte) in out.codes[..32].iter_mut().zip(&block[2..34]) {
-            *code = byte ^ 0x80;
+        for (quant, byte) in out.quants[..32].iter_mut().zip(&block[2..34]) {
+            *quant = byte ^ 0x80;
         }
     }
 
     fn pack(parts: &Unpacked, block: &mut [u8]) {
         write_f16(block, 0, parts.d);
-        for (code, byte) in parts.codes[..32].iter().zip(&mut block[2..34]) {
-            *byte = code ^ 0x80;
+        for (quant, byte) in parts.quants[..32].iter().zip(&mut block[2..34]) {
+            *byte = quant ^ 0x80;
         }
     }
 

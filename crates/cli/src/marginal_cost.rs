@@ -1,0 +1,73 @@
+//! What the dispatches of a plan add to a tick as it runs: the tick up to a row, less the tick up to the row before it.
+//!
+//! Stamps around every dispatch make each wait for the one before, so on a device that starts a dispatch early their times are
+//! longer than what a tick is made of. Here no clock is in between, and what the rows add is the whole tick in the end: each
+//! is counted from the end of the one before to its own, whatever of it went on beside that one.
+
+use onetrip_engine::step::Engine;
+use onetrip_ir::plan::{Dispatch, Plan};
+
+use crate::fail::Fail;
+use crate::plans::Step;
+use crate::stats::Spread;
+
+/// Runs submitted in a row, of which one time is taken, last about so long.
+const BURST_S: f64 = 4e-3;
+/// And are no more than these.
+const MOST_IN_BURST: f64 = 32.0;
+
+/// Rows that do the same in different layers.
+pub struct Kind {
+    /// What they compute, without the layer.
+    pub name: String,
+    /// Their numbers.
+    pub rows: Vec<usize>,
+    /// What one of them adds, in µs.
+    pub marginal: Option<Spread>,
+}
+
+/// `blk.3.ffn_down` and `blk.4.ffn_down` are one kind of row.
+fn kind_of(d: &Dispatch) -> String {
+    let part = |part: &str| match part.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
+        Some((layer, rest)) if layer.parse::<usize>().is_ok() => rest.to_string(),
+        _ => part.to_string(),
+    };
+    d.name.split(' ').map(part).collect::<Vec<_>>().join(" ")
+}
+
+/// The kinds of a plan's dispatches, in the order in which they come first.
+pub fn kinds(plan: &Plan) -> Vec<Kind> {
+    let mut all: Vec<(Kind, &str)> = vec![];
+    for (n, d) in plan.dispatches.iter().enumerate() {
+        let name = kind_of(d);
+        match all.iter_mut().find(|(k, kernel)| k.name == name && *kernel == d.kernel) {
+            Some((kind, _)) => kind.rows.push(n),
+            None => all.push((Kind { name, rows: vec![n], marginal: None }, &d.kernel)),
+        }
+    }
+    all.into_iter().map(|(kind, _)| kind).collect()
+}
+
+/// Measures what each kind adds; gives the seconds of whole ticks in a row.
+pub fn measure(engine: &mut Engine, step: Step, kinds: &mut [Kind], repeat: usize) -> Result<Vec<f64>, Fail> {
+    let mut batch = engine.shaped_batch(step.bind())?;
+    let rows: usize = kinds.iter().map(|k| k.rows.len()).sum();
+    let runs = (0..=rows).map(|end| engine.record_rows(step.key(), &|n| n < end)).collect::<Result<Vec<_>, _>>()?;
+    let mut once = 0.0;
+    // A recording may be kept from its second run on.
+    for run in runs.iter().flat_map(|run| [run; 3]) {
+        once = engine.burst(run, &mut batch, 1)?;
+    }
+    let n = (BURST_S / once).clamp(1.0, MOST_IN_BURST) as usize;
+    let (mut ticks, mut marginal) = (vec![], vec![vec![]; kinds.len()]);
+    for _ in 0..repeat {
+        let times = runs.iter().map(|run| engine.burst(run, &mut batch, n)).collect::<Result<Vec<_>, _>>()?;
+        for (kind, marginal) in kinds.iter().zip(&mut marginal) {
+            let us: f64 = kind.rows.iter().map(|&row| 1e6 * (times[row + 1] - times[row])).sum();
+            marginal.push(us / kind.rows.len() as f64);
+        }
+        ticks.extend(times.last());
+    }
+    kinds.iter_mut().zip(&marginal).for_each(|(kind, marginal)| kind.marginal = Spread::of(marginal));
+    Ok(ticks)
+}

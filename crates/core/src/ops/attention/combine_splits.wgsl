@@ -1,0 +1,54 @@
+// A long cache's positions among workgroups: each hands its part to the last of them.
+const PARTIAL: u32 = q_DIM + 2u;
+// Of every head and part: the sum of its weights, and the score they are relative to.
+var<workgroup> partials: array<vec2<f32>, TOGETHER * SPLITS>;
+
+fn words_of(which: u32) -> u32 { return which * (1u + SPLITS * PARTIAL); }
+
+// True in the one that then has all parts. `which`: the place of the first head of a set.
+fn combine_splits(which: u32, split: u32, n: u32, lid: u32) -> bool {
+    for (var i = lid; i < TOGETHER * q_DIM; i += WG) {
+        let d = i % q_DIM;
+        let m = merged(i / q_DIM, d);
+        let at = words_of(which + i / q_DIM) + 1u + split * PARTIAL;
+        publish_float(at + d, m.x);
+        if d == 0u {
+            publish_float(at + q_DIM, m.y);
+            publish_float(at + q_DIM + 1u, m.z);
+        }
+    }
+    if !is_last(words_of(which), n, lid) { return false; }
+    for (var i = lid; i < TOGETHER * n; i += WG) {
+        let at = words_of(which + i / n) + 1u + i % n * PARTIAL + q_DIM;
+        partials[i / n * SPLITS + i % n] = vec2<f32>(bitcast<f32>(taken(at)), bitcast<f32>(taken(at + 1u)));
+    }
+    workgroupBarrier();
+    return true;
+}
+
+// Number d of the whole.
+fn combined(which: u32, h: u32, d: u32, n: u32) -> f32 {
+    let first = h * SPLITS;
+    var largest = partials[first].y;
+    for (var i = 1u; i < n; i++) { largest = max(largest, partials[first + i].y); }
+    let at = words_of(which + h) + 1u + d;
+    var x = 0.0;
+    var sum = 0.0;
+    for (var i = 0u; i < n; i += 4u) {
+        // Asked for together, waited for together.
+        var words = vec4<u32>(1u);
+        words.x = atomicExchange(&workspace[at + i * PARTIAL], 0u);
+        if i + 1u < n { words.y = atomicExchange(&workspace[at + (i + 1u) * PARTIAL], 0u); }
+        if i + 2u < n { words.z = atomicExchange(&workspace[at + (i + 2u) * PARTIAL], 0u); }
+        if i + 3u < n { words.w = atomicExchange(&workspace[at + (i + 3u) * PARTIAL], 0u); }
+        for (var j = 0u; j < min(4u, n - i); j++) {
+            var word = words[j];
+            if word == 0u { word = taken(at + (i + j) * PARTIAL); }
+            let partial = partials[first + i + j];
+            let fade = exp(partial.y - largest);
+            x += bitcast<f32>(word) * fade;
+            sum += partial.x * fade;
+        }
+    }
+    return x / sum;
+}

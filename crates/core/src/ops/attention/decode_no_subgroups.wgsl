@@ -1,0 +1,88 @@
+// One workgroup a query head of a token: scores of WG positions at a time, with a running maximum and sum.
+//
+// q: the head, normed and rotated. kc, vc: the caches. STEP_ROWS > 0: this dispatch also writes; each workgroup makes the keys and
+// values of its sequence's rows up to its own for itself, as the cache would give them back, and the first head of a group
+// stores those of its own token. Nobody reads from the cache what this dispatch writes.
+const FOURS: u32 = q_DIM / 4u;
+const PARTS: u32 = WG / FOURS;
+var<workgroup> query: array<vec4<f32>, FOURS>;
+var<workgroup> weight: array<f32, WG>;
+var<workgroup> mixed: array<vec4<f32>, WG>;
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let g = wid.x + wid.y * nwg.x;
+    if g >= batch_t() * HEADS { return; }
+    let row = g / HEADS;
+    let head = g % HEADS;
+    let kv = head / GROUP;
+    let seq = batch_seq(row);
+    let position = batch_position(row);
+    // Positions from `new` on are rows of this step.
+    let new_ = batch_span(seq, 2u) - batch_span(seq, 1u);
+    step_kv_take(step_kv_start(row, seq), kv, lid);
+    workgroupBarrier();
+    step_kv(row, head, kv, seq, position, new_, lid);
+    q_load(row * HEADS * Q_STRIDE + head * Q_STRIDE, lid);
+    for (var i = lid; i < FOURS; i += WG) {
+        let d = 4u * i;
+        query[i] = SCALE * vec4<f32>(q_rotated(row, d), q_rotated(row, d + 1u), q_rotated(row, d + 2u), q_rotated(row, d + 3u));
+    }
+    workgroupBarrier();
+    var first = 0u;
+    if WINDOW > 0u && position + 1u > WINDOW { first = position + 1u - WINDOW; }
+    var largest = -3.0e38;
+    var sum = 0.0;
+    var mix = vec4<f32>(0.0);
+    for (var from_ = first; from_ <= position; from_ += WG) {
+        let p = from_ + lid;
+        var score = -3.0e38;
+        if p <= position { score = bend(score_at(seq, kv, p, new_)); }
+        let now = max(largest, workgroup_max(score, lid));
+        let fade = exp(largest - now);
+        largest = now;
+        let e = select(0.0, exp(score - now), p <= position);
+        weight[lid] = e;
+        sum = sum * fade + workgroup_sum(e, lid);
+        mix *= fade;
+        if lid < PARTS * FOURS {
+            for (var j = lid / FOURS; j < min(WG, position + 1u - from_); j += PARTS) {
+                mix += weight[j] * value_at(seq, kv, from_ + j, new_, lid % FOURS);
+            }
+        }
+        workgroupBarrier();
+    }
+    mixed[lid] = mix;
+    workgroupBarrier();
+    if lid < FOURS {
+        for (var part = 1u; part < PARTS; part++) { mix += mixed[part * FOURS + lid]; }
+        mix = mix / sum;
+        for (var j = 0u; j < 4u; j++) {
+            let d = 4u * lid + j;
+            var x = mix[j];
+            if GATE { x *= sigmoid(packed_at((row * HEADS + head) * 2u * q_DIM + q_DIM + d)); }
+            y[(row * HEADS + head) * q_DIM + d] = x;
+        }
+    }
+}
+
+fn bend(score: f32) -> f32 {
+    if SOFTCAP > 0.0 { return SOFTCAP * tanh_clamped(score / SOFTCAP); }
+    return score;
+}
+
+fn score_at(seq: u32, kv: u32, p: u32, new_: u32) -> f32 {
+    var sum = 0.0;
+    if STEP_ROWS > 0u && p >= new_ {
+        for (var i = 0u; i < FOURS; i++) { sum += dot(query[i], step_key(p - new_, i)); }
+        return sum;
+    }
+    let at = kc_at(batch_page(seq, p), kv, batch_page_offset(p));
+    for (var i = 0u; i < FOURS; i++) { sum += dot(query[i], kc_four(at, i)); }
+    return sum;
+}
+
+fn value_at(seq: u32, kv: u32, p: u32, new_: u32, i: u32) -> vec4<f32> {
+    if STEP_ROWS > 0u && p >= new_ { return step_value(p - new_, i); }
+    return vc_four(vc_at(batch_page(seq, p), kv, batch_page_offset(p)), i);
+}

@@ -1,0 +1,254 @@
+// One workgroup for TOGETHER query heads of a token that read the same keys, or up to SPLITS of them where the cache is long.
+// The heads of a key head are SETS such sets; where they do not divide evenly the last set begins earlier, and leaves out what
+// the one before it has made.
+// A span of LANES_PER_KEY lanes shares a key: each lane has EIGHTS times eight elements of it, of the queries, of the value and of the
+// mixes, in registers. A span takes every KEYS-th position, four at a time and the next four on their way, with a maximum and a
+// sum of its own for each head; the spans meet once, at the end. Lines with $h are there once for each head.
+//
+// What versions brought on an H200 through Vulkan, a launch at 256 positions: 20 us each head alone, its chain of loads one
+// after the other; 11 us with everything asked for first. Llama-8B's shape at 32k positions: 157 us each head alone, 78 us with
+// the four of a group together (1.7 TB/s; 14 us instead of 13 at 256).
+//
+// q: the heads, normed and rotated. kc, vc: the caches. STEP_ROWS > 0: this dispatch also writes; each workgroup makes the keys and
+// values of its sequence's rows up to its own for itself, as the cache would give them back, and the first head of a group
+// stores those of its own token. Nobody reads from the cache what this dispatch writes.
+const FOURS: u32 = q_DIM / 4u;
+const KEYS: u32 = WG / LANES_PER_KEY;
+const SUBGROUPS: u32 = WG / LANES;
+const NONE: f32 = -3.0e38;
+// Positions that one workgroup takes before others share them.
+const CHUNK: u32 = 256u;
+var<workgroup> query: array<vec4<f32>, TOGETHER * FOURS>;
+var<workgroup> query_factor: array<f32, TOGETHER>;
+var<workgroup> partial_max: array<f32, TOGETHER * SUBGROUPS>;
+var<workgroup> partial_sum: array<f32, TOGETHER * SUBGROUPS>;
+var<workgroup> partial_mix: array<vec4<f32>, TOGETHER * SUBGROUPS * FOURS>;
+
+alias Vector = array<Eight, EIGHTS>;
+struct Mix { largest: f32, sum: f32, mix: Vector }
+struct Vectors { k: Vector, v: Vector }
+struct Fours { a: Vectors, b: Vectors, c: Vectors, d: Vectors }
+
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let g = wid.x + wid.y * nwg.x;
+    let all_sets = HEADS / GROUP * SETS;
+    let groups = batch_t() * all_sets;
+    if g >= groups * SPLITS { return; }
+    // First the workgroups that there is always work for.
+    let split = g / groups;
+    let row = g % groups / all_sets;
+    let kv = g % all_sets / SETS;
+    let start = g % SETS * TOGETHER;
+    let head = kv * GROUP + min(start, GROUP - TOGETHER);
+    let made_before = kv * GROUP + start - head;
+    let seq = batch_seq(row);
+    let position = batch_position(row);
+    // Positions from `new` on are rows of this step.
+    let new_ = batch_span(seq, 2u) - batch_span(seq, 1u);
+    let first = select(0u, position + 1u - WINDOW, WINDOW > 0u && position + 1u > WINDOW);
+    let cached = max(select(position + 1u, new_, STEP_ROWS > 0u), first);
+    // The part of the cache that is this workgroup's; the first one also has the step's own rows.
+    let splits = clamp((cached - first + CHUNK - 1u) / CHUNK, 1u, SPLITS);
+    if split >= splits { return; }
+    let per = (cached - first + splits - 1u) / splits;
+    let begin = first + split * per;
+    let end = min(cached, begin + per);
+    let lane = lid % LANES_PER_KEY;
+    let mine = lid / LANES_PER_KEY;
+    // Memory is asked for everything first; then what came is made ready.
+    var ahead = fours(seq, kv, begin + mine, end, lane);
+    if split == 0u { step_kv_take(step_kv_start(row, seq), kv, lid); }
+    let queries = (row * HEADS + head) * Q_STRIDE;
+    if q_NORM {
+        for (var h = 0u; h < TOGETHER; h++) {
+            var sum = 0.0;
+            for (var d = lid; d < q_DIM; d += WG) { let x = q_x_at(queries + h * Q_STRIDE + d); sum += x * x; }
+            let factor = inverseSqrt(workgroup_sum(sum, lid) / f32(q_DIM) + q_EPS);
+            if lid == 0u { query_factor[h] = factor; }
+        }
+        workgroupBarrier();
+    }
+    for (var i = lid; i < TOGETHER * FOURS; i += WG) {
+        let from_ = queries + i / FOURS * Q_STRIDE;
+        let d = i % FOURS * 4u;
+        var factor = SCALE;
+        if q_NORM { factor *= query_factor[i / FOURS]; }
+        query[i] = factor * vec4<f32>(
+            rotated(row, from_, d), rotated(row, from_, d + 1u), rotated(row, from_, d + 2u), rotated(row, from_, d + 3u));
+    }
+    workgroupBarrier();
+    if split == 0u { step_kv(row, head, kv, seq, position, new_, lid); }
+    let q_$h = query_of($hu, lane);
+    var m_$h: Mix;
+    m_$h.largest = NONE;
+    // The same number of turns for all: lanes shuffle inside.
+    for (var from_ = begin; from_ < end; from_ += 4u * KEYS) {
+        let p = vec4<u32>(from_ + mine) + vec4<u32>(0u, KEYS, 2u * KEYS, 3u * KEYS);
+        let is_there = p < vec4<u32>(end);
+        let now = ahead;
+        if from_ + 4u * KEYS < end { ahead = fours(seq, kv, from_ + 4u * KEYS + mine, end, lane); }
+        m_$h = with_four(m_$h, q_$h, now, is_there);
+    }
+    if STEP_ROWS > 0u && split == 0u {
+        for (var from_ = max(first, new_); from_ <= position; from_ += KEYS) {
+            let p = from_ + mine;
+            let at = min(p, position) - new_;
+            var k: Vector;
+            var v: Vector;
+            for (var e = 0u; e < EIGHTS; e++) {
+                k[e] = step_key_eight(at, lane + e * LANES_PER_KEY);
+                v[e] = step_value_eight(at, lane + e * LANES_PER_KEY);
+            }
+            m_$h = with_one(m_$h, q_$h, k, v, p <= position);
+        }
+    }
+    keep($hu, joined(m_$h), lane, lid);
+    workgroupBarrier();
+    let is_shared = splits > 1u;
+    let which = row * HEADS + head;
+    // Heads that two sets have meet in two places.
+    let place = g % groups * TOGETHER;
+    if is_shared && !combine_splits(place, split, splits, lid) { return; }
+    for (var i = lid; i < TOGETHER * q_DIM; i += WG) {
+        let h = i / q_DIM;
+        let d = i % q_DIM;
+        let here = merged(h, d);
+        var x = here.x / here.y;
+        // All words are taken, whether they are wanted or not: they must be zero again.
+        if is_shared { x = combined(place, h, d, splits); }
+        if h < made_before { continue; }
+        if GATE { x *= sigmoid(packed_at((which + h) * 2u * q_DIM + q_DIM + d)); }
+        y[which * q_DIM + i] = x;
+    }
+}
+
+fn query_of(h: u32, lane: u32) -> Vector {
+    var q: Vector;
+    for (var e = 0u; e < EIGHTS; e++) {
+        let i = h * FOURS + 2u * (lane + e * LANES_PER_KEY);
+        q[e] = Eight(query[i], query[i + 1u]);
+    }
+    return q;
+}
+
+// A mix with four more keys and values; those that are not there count for nothing.
+fn with_four(before: Mix, q_: Vector, x_: Fours, is_there: vec4<bool>) -> Mix {
+    var m = before;
+    var q = q_;
+    var x = x_;
+    var score = vec4<f32>(0.0);
+    for (var e = 0u; e < EIGHTS; e++) {
+        score += vec4<f32>(dot8(q[e], x.a.k[e]), dot8(q[e], x.b.k[e]), dot8(q[e], x.c.k[e]), dot8(q[e], x.d.k[e]));
+    }
+    for (var n = LANES_PER_KEY / 2u; n > 0u; n /= 2u) { score += subgroupShuffleXor(score, n); }
+    score = select(vec4<f32>(NONE), vec4<f32>(bend(score.x), bend(score.y), bend(score.z), bend(score.w)), is_there);
+    let now = max(m.largest, max(max(score.x, score.y), max(score.z, score.w)));
+    let fade = exp(m.largest - now);
+    let w = select(vec4<f32>(0.0), exp(score - now), is_there);
+    m.largest = now;
+    m.sum = m.sum * fade + w.x + w.y + w.z + w.w;
+    for (var e = 0u; e < EIGHTS; e++) {
+        m.mix[e].a = m.mix[e].a * fade + w.x * x.a.v[e].a + w.y * x.b.v[e].a + w.z * x.c.v[e].a + w.w * x.d.v[e].a;
+        m.mix[e].b = m.mix[e].b * fade + w.x * x.a.v[e].b + w.y * x.b.v[e].b + w.z * x.c.v[e].b + w.w * x.d.v[e].b;
+    }
+    return m;
+}
+
+// A mix with one more.
+fn with_one(before: Mix, q_: Vector, k_: Vector, v_: Vector, is_there: bool) -> Mix {
+    var m = before;
+    var q = q_;
+    var k = k_;
+    var v = v_;
+    var score = 0.0;
+    for (var e = 0u; e < EIGHTS; e++) { score += dot8(q[e], k[e]); }
+    for (var n = LANES_PER_KEY / 2u; n > 0u; n /= 2u) { score += subgroupShuffleXor(score, n); }
+    score = select(NONE, bend(score), is_there);
+    let now = max(m.largest, score);
+    let fade = exp(m.largest - now);
+    let w = select(0.0, exp(score - now), is_there);
+    m.largest = now;
+    m.sum = m.sum * fade + w;
+    for (var e = 0u; e < EIGHTS; e++) { m.mix[e] = Eight(m.mix[e].a * fade + w * v[e].a, m.mix[e].b * fade + w * v[e].b); }
+    return m;
+}
+
+// The mix of all spans that shuffle together.
+fn joined(before: Mix) -> Mix {
+    var m = before;
+    for (var n = LANES_PER_KEY; n < LANES; n *= 2u) {
+        let now = max(m.largest, subgroupShuffleXor(m.largest, n));
+        let fade = exp(m.largest - now);
+        m.largest = now;
+        m.sum *= fade;
+        m.sum += subgroupShuffleXor(m.sum, n);
+        for (var e = 0u; e < EIGHTS; e++) {
+            let a = m.mix[e].a * fade;
+            let b = m.mix[e].b * fade;
+            m.mix[e] = Eight(a + subgroupShuffleXor(a, n), b + subgroupShuffleXor(b, n));
+        }
+    }
+    return m;
+}
+
+// Puts a head's mix where all see it.
+fn keep(h: u32, m_: Mix, lane: u32, lid: u32) {
+    var m = m_;
+    let partial = h * SUBGROUPS + lid / LANES;
+    if lid % LANES == 0u {
+        partial_max[partial] = m.largest;
+        partial_sum[partial] = m.sum;
+    }
+    if lid % LANES < LANES_PER_KEY {
+        for (var e = 0u; e < EIGHTS; e++) {
+            let i = partial * FOURS + 2u * (lane + e * LANES_PER_KEY);
+            partial_mix[i] = m.mix[e].a;
+            partial_mix[i + 1u] = m.mix[e].b;
+        }
+    }
+}
+
+// Number d of this workgroup's mix of a head, the sum of its weights, and the score they are relative to.
+fn merged(h: u32, d: u32) -> vec3<f32> {
+    let first = h * SUBGROUPS;
+    var largest = partial_max[first];
+    for (var i = 1u; i < SUBGROUPS; i++) { largest = max(largest, partial_max[first + i]); }
+    var x = 0.0;
+    var sum = 0.0;
+    for (var i = first; i < first + SUBGROUPS; i++) {
+        let fade = exp(partial_max[i] - largest);
+        sum += partial_sum[i] * fade;
+        x += partial_mix[i * FOURS + d / 4u][d % 4u] * fade;
+    }
+    return vec3<f32>(x, sum, largest);
+}
+
+fn bend(score: f32) -> f32 {
+    if SOFTCAP > 0.0 { return SOFTCAP * tanh_clamped(score / SOFTCAP); }
+    return score;
+}
+
+fn dot8(a: Eight, b: Eight) -> f32 { return dot(a.a, b.a) + dot(a.b, b.b); }
+
+// Of four positions from `p` on; behind the end the last one again.
+fn fours(seq: u32, kv: u32, p: u32, end: u32, lane: u32) -> Fours {
+    let last = max(end, 1u) - 1u;
+    return Fours(
+        vectors(seq, kv, min(p, last), lane), vectors(seq, kv, min(p + KEYS, last), lane),
+        vectors(seq, kv, min(p + 2u * KEYS, last), lane), vectors(seq, kv, min(p + 3u * KEYS, last), lane));
+}
+
+// What this lane has of the key and the value at position `p`.
+fn vectors(seq: u32, kv: u32, p: u32, lane: u32) -> Vectors {
+    let page = batch_page(seq, p);
+    let offset = batch_page_offset(p);
+    let k = kc_at(page, kv, offset);
+    let v = vc_at(page, kv, offset);
+    var both: Vectors;
+    for (var e = 0u; e < EIGHTS; e++) {
+        both.k[e] = kc_eight(k, lane + e * LANES_PER_KEY);
+        both.v[e] = vc_eight(v, lane + e * LANES_PER_KEY);
+    }
+    return both;
+}

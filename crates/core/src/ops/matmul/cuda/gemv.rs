@@ -1,0 +1,190 @@
+//! Matmul of one row in CUDA: see `gemv.cu`.
+
+use super::*;
+
+/// Most warps of a block, where rows are few and where they are many.
+const WARPS: (usize, usize) = (28, 16);
+/// Rows of an SM that are few: all of them can be on their way at once.
+const FEW: usize = 16;
+/// Bytes of a block's weights up to which L2 is asked for what registers do not hold.
+const FETCHED: usize = 100 * 1024;
+
+/// How the kernel is cut: warps along a row, teams of them, rows of a team on their way, blocks.
+struct GemvCut {
+    k_warps: usize,
+    warp_groups: usize,
+    depth: usize,
+    groups: usize,
+}
+
+impl Cuda<'_> {
+    /// Chunks of 16 bytes in a row of a product's weight.
+    fn chunks(&self, p: &Product) -> usize {
+        p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits) / 16
+    }
+
+    /// None where threads would have to hold too much.
+    fn gemv_cut(&self, units: usize) -> Option<GemvCut> {
+        let (k, sms) = (self.k(), caps(self.site).sms as usize);
+        let fits = |p: &Product| {
+            let most = if p.int8 { 2 } else { 4 };
+            k.is_multiple_of(32) && (p.int8 || p.planes.is_none()) && self.chunks(p) <= 32 * WARPS.1 * most
+        };
+        if !self.products.iter().all(fits) {
+            return None;
+        }
+        let rows = (units * self.products.len() / self.site.outs.len()).div_ceil(units.min(sms));
+        // One chunk of activations a thread is quickest; many rows have two where that saves warps or sums.
+        let wish = |p: &Product| {
+            let each = if rows > FEW && p.planes.is_none_or(|s| s.bits == 8) { 2 } else { 1 };
+            self.chunks(p).div_ceil(32 * each)
+        };
+        let k_warps = self.products.iter().map(wish).max()?.min(if rows > FEW { WARPS.1 } else { WARPS.0 });
+        let floats = self.products.iter().all(|p| !p.int8);
+        let power = |most: usize, n: usize| [8, 4, 2].into_iter().find(|&d| d <= most && d <= n).unwrap_or(1);
+        if rows <= FEW {
+            let passes = rows.div_ceil((WARPS.0 / k_warps).max(1));
+            return Some(GemvCut {
+                k_warps,
+                warp_groups: rows.div_ceil(passes),
+                depth: power(4, passes),
+                groups: units.min(sms),
+            });
+        }
+        if floats && k_warps <= 2 {
+            // Some small blocks wait less for each other than one large one.
+            let (warp_groups, blocks) = if rows > 512 { (8 / k_warps, 2) } else { (4 / k_warps, 3) };
+            return Some(GemvCut { k_warps, warp_groups, depth: 8, groups: units.min(sms * blocks) });
+        }
+        let warp_groups = if k_warps > 8 && !floats { WARPS.0 / k_warps } else { (WARPS.1 / k_warps).max(1) };
+        let each = self.products.iter().map(|p| self.chunks(p).div_ceil(32 * k_warps)).max()?;
+        let most = 8 / each / if k_warps * warp_groups > WARPS.1 { 2 } else { 1 };
+        Some(GemvCut {
+            k_warps,
+            warp_groups,
+            depth: power(most, rows.div_ceil(2 * warp_groups)),
+            groups: units.min(sms),
+        })
+    }
+
+    /// The lowering; none where the form or the width of a weight has no such kernel.
+    pub(super) fn gemv(&self) -> Option<Lowering> {
+        let (op, site, k) = (self.op, self.site, self.k());
+        let units: usize = site.outs.iter().map(|o| o.width).sum();
+        let GemvCut { k_warps, warp_groups, depth, groups } = self.gemv_cut(units)?;
+        let threads = k_warps * warp_groups * 32;
+        let block_rows = units.div_ceil(groups);
+        let places = self.places()?;
+        let most = places.iter().map(|p| p.place + 1).max()?;
+        let mut unit = self.unit(threads);
+        unit.read("X_IN", "float", Arg::In(0));
+        self.set_norm(&mut unit);
+        if !self.set_operands(&mut unit) {
+            return None;
+        }
+        let any_int8 = self.products.iter().any(|p| p.int8);
+        let (mut begin, mut fetches, mut norms) = (String::new(), String::new(), String::new());
+        let mut run = "float twice = 0;\n".to_string();
+        for (p, Place { begin: b, end: e, .. }) in places.iter().enumerate() {
+            begin += &format!(
+                "const u32 from{p} = min(max(first, {b}u), {e}u), rows{p} = min(max(end, {b}u), {e}u) - from{p};\n"
+            );
+        }
+        for (s, list) in self.streams().iter().enumerate() {
+            begin +=
+                &format!("typedef decltype(W{}) T{s};\nauto find{s} = [&](u32 i, u32& row, u32& at) {{\n", list[0]);
+            for (n, &p) in list.iter().enumerate() {
+                let Place { begin: b, place, .. } = places[p];
+                let found =
+                    format!("row = from{p} - {b}u + i, at = {place} * BLOCK_ROWS + from{p} - first + i; return W{p};");
+                begin += &match n + 1 < list.len() {
+                    true => format!("if (i < rows{p}) {{ {found} }}\ni -= rows{p};\n"),
+                    false => format!("{found}\n}};\n"),
+                };
+            }
+            let count = list.iter().map(|p| format!("rows{p}")).collect::<Vec<_>>().join(" + ");
+            begin += &format!("const u32 count{s} = {count};\n");
+            // The first stream begins before the inputs are there; one that follows finds its rows in the cache.
+            let make = format!("WeightStream<T{s}> s{s};\ns{s}.begin(find{s}, count{s}, warp_group, k_warp);\n");
+            let late = if s == 0 { "" } else { &make };
+            begin += if s == 0 { &make } else { "" };
+            norms += &format!("T{s}::Mine mine{s}[WeightStream<T{s}>::EACH];\n");
+            let hold = if self.products[list[0]].int8 {
+                format!("hold_quants<T{s}>(view, k_warp, mine{s})")
+            } else {
+                norms += &format!("hold_norm<T{s}>(NORM_WEIGHT, k_warp, mine{s});\n");
+                // The sum of squares counts once.
+                let squares = if s == 0 && !any_int8 { "squares" } else { "twice" };
+                format!("hold_floats<T{s}>(X_IN, k_warp, mine{s}, {squares})")
+            };
+            run += &format!(
+                "{{\n{late}{hold};\ns{s}.run(find{s}, mine{s}, count{s}, warp_group, k_warp, partials);\n}}\n"
+            );
+            let bytes: usize = self.products.iter().map(|p| p.row_bytes * block_rows).sum::<usize>() / site.outs.len();
+            for (n, &p) in list.iter().enumerate().filter(|_| bytes <= FETCHED) {
+                let skip = if s == 0 && n == 0 { warp_groups * depth } else { 0 };
+                fetches += &format!(
+                    "if (rows{p} > {skip}u) {{ const u32 r = from{p} - {}u; W{p}.fetch(r + {skip}u, r + rows{p}); }}\n",
+                    places[p].begin,
+                );
+            }
+        }
+        let (early, outputs) = self.gemv_outputs(block_rows <= threads);
+        let bits = |n| self.products.iter().any(|p| p.int8 && p.planes.is_some_and(|s| s.bits == n));
+        let (q, eo) = (bits(8), bits(4));
+        let partial_bytes = ((k_warps * most * block_rows + threads / 32) * 4).next_multiple_of(16);
+        let staged =
+            if any_int8 { k / 32 * 4 + k / 16 * 4 } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 };
+        if partial_bytes + staged > caps(site).shared as usize {
+            return None;
+        }
+        unit.set("K_WARPS", k_warps)
+            .set("WARP_GROUPS", warp_groups)
+            .set("DEPTH", depth)
+            .set("UNITS", units)
+            .set("GRID_BLOCKS", groups);
+        unit.set("BLOCK_ROWS", block_rows).set("PRODUCTS", most).set("ACTIVATIONS_AT", partial_bytes);
+        unit.set("NEED_INT8", any_int8 as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
+        unit.shared(partial_bytes + staged);
+        let text = include_str!("../gemv.cu")
+            .replace("GEMV_BEGIN", &begin)
+            .replace("GEMV_FETCHES", &fetches)
+            .replace("GEMV_NORMS", &norms)
+            .replace("GEMV_EARLY", &early)
+            .replace("GEMV_STREAMS", &run)
+            .replace("GEMV_OUTPUTS", &outputs);
+        unit.part(WEIGHTS).part(&text);
+        let norm = if op.norm.is_some() { "norm+" } else { "" };
+        Some(unit.lower(format!("matmul/{norm}gemv.{}", self.form()), groups.into(), op.cost(site)))
+    }
+
+    /// The code that reads operands early, where a thread has one number at most, and the code that makes the outputs.
+    fn gemv_outputs(&self, one: bool) -> (String, String) {
+        let (mut early, mut outputs, mut most, mut begin) = (String::new(), String::new(), 0, 0);
+        for (o, (tree, out)) in self.op.outputs.iter().zip(&self.site.outs).enumerate() {
+            let end = begin + out.width;
+            let operands: Vec<usize> = tree.leaves().into_iter().filter(|&l| l >= self.op.products).collect();
+            let used = self.op.products_of(tree);
+            let value = crate::codegen::cuda::tree(tree, &|leaf| match (
+                used.iter().position(|&p| p == leaf),
+                operands.iter().position(|&l| l == leaf),
+            ) {
+                (Some(place), _) => format!("(factor * warp_group_sum(partials, {place} * BLOCK_ROWS + u - first))"),
+                (_, Some(i)) if one => format!("early[{i}]"),
+                _ => format!("OPERAND{leaf}[u - {begin}u]"),
+            });
+            if one && !operands.is_empty() {
+                most = most.max(operands.len());
+                let reads: String = (operands.iter().enumerate())
+                    .map(|(i, leaf)| format!("early[{i}] = OPERAND{leaf}[unit - {begin}u]; "))
+                    .collect();
+                early += &format!("if (unit < end && unit - {begin}u < {}u) {{ {reads}}}\n", out.width);
+            }
+            let otherwise = if o == 0 { "" } else { "else " };
+            outputs += &format!("{otherwise}if (u < {end}u) OUT{o}[u - {begin}u] = {value};\n");
+            begin = end;
+        }
+        let early = if most > 0 { format!("float early[{most}];\n{early}") } else { String::new() };
+        (early, format!("for (u32 u = unit; u < end; u += THREADS) {{\n{outputs}}}"))
+    }
+}

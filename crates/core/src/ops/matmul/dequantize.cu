@@ -1,0 +1,24 @@
+// A weight to 16 bits, eight elements a piece: read before the wait, as nobody writes weights; written after it, as the
+// kernel in front may still read what lay there.
+//
+// v1 has stayed as it was.
+KERNEL {
+    const Args A = ARGS;
+    allow_next();
+    const auto w = W;
+    const u32 first = block_index() * (THREADS * VECTORS) + threadIdx.x;
+    uint4 vector[VECTORS];
+#pragma unroll
+    for (int i = 0; i < VECTORS; i++) {
+        const u32 at = first + i * THREADS;
+        float v[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        if (at < COUNT) w.load8(0, at * 8, v);
+        vector[i] = to_half8(v);
+    }
+    wait_for_inputs();
+#pragma unroll
+    for (int i = 0; i < VECTORS; i++) {
+        const u32 at = first + i * THREADS;
+        if (at < COUNT) ((uint4*)DEQUANTIZED)[at] = vector[i];
+    }
+}

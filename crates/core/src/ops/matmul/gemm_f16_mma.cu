@@ -1,0 +1,173 @@
+// Matmul of many rows on tensor cores: a block makes TILE_N rows of one output for TILE_T tokens, all products of its
+// tree, from 16-bit numbers with sums in f32.
+//
+// v1: STAGES tiles of 32 columns on their way to shared memory (16-bit weights and activations without passing
+//     registers; other weights dequantized on the way), eight warps of m16n8k16, factors by plain loads: 190 TFLOP/s for
+//     2048 tokens of 4096 x 4096 f16 on an H200, where cuBLASLt has 725.
+// v2: factors by ldmatrix (1.2 times), 64 columns a stage instead of 32 (1.1), two blocks an SM (1.2, with quants
+//     1.3 to 1.4): 300 TFLOP/s. More than two stages bring nothing; tiles of 256 tokens help long rows of quants only.
+
+// Warps along the tokens and along the rows; what a warp makes, in squares of 16 tokens and 8 rows.
+#define WARPS_T 4
+#define WARPS_N 2
+#define SQUARES_T (TILE_T / WARPS_T / 16)
+#define SQUARES_N (TILE_N / WARPS_N / 8)
+
+// Rows of a tile lie ROW numbers apart, so that the eight rows that are read together meet 32 banks.
+#define ROW (COLUMNS + 8)
+#define X_WORDS (TILE_T * ROW / 2)
+#define STAGE_WORDS ((TILE_T + TILE_N) * ROW / 2)
+
+// What a thread has of a tile of sums.
+struct Sums {
+    float at[SQUARES_T][SQUARES_N][4];
+};
+DEVICE u32 element_t(int a, int i) {
+    return warp_index() / WARPS_N * (TILE_T / WARPS_T) + a * 16 + lane_index() / 4 + i / 2 * 8;
+}
+DEVICE u32 element_n(int b, int i) {
+    return warp_index() % WARPS_N * (TILE_N / WARPS_N) + b * 8 + lane_index() % 4 * 2 + i % 2;
+}
+#define EACH_ELEMENT \
+    _Pragma("unroll") for (int a = 0; a < SQUARES_T; a++) _Pragma("unroll") for (int b = 0; b < SQUARES_N; b++) \
+        _Pragma("unroll") for (int i = 0; i < 4; i++)
+
+// Pieces of eight elements that a thread brings of a tile of weights.
+#define VECTORS_ROW (COLUMNS / 8)
+#define VECTORS_N (TILE_N * VECTORS_ROW / THREADS)
+#define VECTORS_T (TILE_T * VECTORS_ROW / THREADS)
+
+// Eight elements from column k of a row, or zeros beyond its end.
+DEVICE void bring(u32* to, const u16* row, u32 k) {
+    if (K % COLUMNS == 0 || k < K) {
+        cp_async16(to, row + k);
+    } else {
+        *(uint4*)to = make_uint4(0, 0, 0, 0);
+    }
+}
+
+// A weight of 16-bit numbers as they are multiplied.
+struct Direct {
+    const u16* data;
+    struct Held {};
+    DEVICE void begin(Held&, u32* to, u32 row0, u32 n, u32 k) const {
+#pragma unroll
+        for (int i = 0; i < VECTORS_N; i++) {
+            const u32 vector = i * THREADS + threadIdx.x, tile_row = vector / VECTORS_ROW, e = vector % VECTORS_ROW * 8;
+            bring(to + (tile_row * ROW + e) / 2, data + (size_t)min(row0 + tile_row, n - 1) * K, k + e);
+        }
+    }
+    DEVICE void end(const Held&, u32*) const {}
+};
+// Any other weight: dequantized in registers while the tile before it is multiplied.
+template <class W> struct Dequantized {
+    W w;
+    struct Held {
+        uint4 vector[VECTORS_N];
+    };
+    DEVICE void begin(Held& held, u32*, u32 row0, u32 n, u32 k) const {
+#pragma unroll
+        for (int i = 0; i < VECTORS_N; i++) {
+            const u32 vector = i * THREADS + threadIdx.x, tile_row = vector / VECTORS_ROW, e = vector % VECTORS_ROW * 8;
+            float v[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+            if (K % COLUMNS == 0 || k + e < K) w.load8(min(row0 + tile_row, n - 1), k + e, v);
+            held.vector[i] = to_half8(v);
+        }
+    }
+    DEVICE void end(const Held& held, u32* to) const {
+#pragma unroll
+        for (int i = 0; i < VECTORS_N; i++) {
+            const u32 vector = i * THREADS + threadIdx.x, tile_row = vector / VECTORS_ROW, e = vector % VECTORS_ROW * 8;
+            *(uint4*)(to + (tile_row * ROW + e) / 2) = held.vector[i];
+        }
+    }
+};
+template <class W> DEVICE Dequantized<W> dequantized(const W& w) { return Dequantized<W>{w}; }
+
+DEVICE void begin_x(const u16* x, u32* to, u32 t0, u32 rows, u32 k) {
+#pragma unroll
+    for (int i = 0; i < VECTORS_T; i++) {
+        const u32 vector = i * THREADS + threadIdx.x, tile_row = vector / VECTORS_ROW, e = vector % VECTORS_ROW * 8;
+        bring(to + (tile_row * ROW + e) / 2, x + (size_t)min(t0 + tile_row, rows - 1) * K, k + e);
+    }
+}
+
+// sums += the columns of a stage.
+DEVICE void multiply(const u32* xs, const u32* ws, Sums& sums) {
+    // A lane names one row of the four squares of 8 x 8 that its warp reads at once: of activations 16 tokens and 16
+    // columns, of weights 16 rows and 16 columns.
+    const u32 lane = lane_index();
+    xs += ((warp_index() / WARPS_N * (TILE_T / WARPS_T) + lane % 16) * ROW + lane / 16 * 8) / 2;
+    ws += ((warp_index() % WARPS_N * (TILE_N / WARPS_N) + lane / 16 * 8 + lane % 8) * ROW + lane / 8 % 2 * 8) / 2;
+#pragma unroll
+    for (int k = 0; k < COLUMNS / 2; k += 8) {
+        u32 x[SQUARES_T][4], w[SQUARES_N][2];
+#pragma unroll
+        for (int a = 0; a < SQUARES_T; a++) load_squares(x[a], xs + a * 16 * (ROW / 2) + k);
+#pragma unroll
+        for (int b = 0; b < SQUARES_N; b += 2) {
+            u32 both[4];
+            load_squares(both, ws + b * 8 * (ROW / 2) + k);
+            w[b][0] = both[0], w[b][1] = both[1], w[b + 1][0] = both[2], w[b + 1][1] = both[3];
+        }
+#pragma unroll
+        for (int a = 0; a < SQUARES_T; a++) {
+#pragma unroll
+            for (int b = 0; b < SQUARES_N; b++) {
+                if (HALF_BF16) {
+                    mma_bf16(sums.at[a][b], x[a], w[b]);
+                } else {
+                    mma_f16(sums.at[a][b], x[a], w[b]);
+                }
+            }
+        }
+    }
+}
+
+// sums = rows row0.. of a weight of `n` rows times tokens t0.. of `rows`.
+template <class W>
+DEVICE void product(const W& w, const u16* x, u32 row0, u32 n, u32 t0, u32 rows, u32* smem, Sums& sums) {
+    const u32 steps = (K + COLUMNS - 1) / COLUMNS;
+    typename W::Held held;
+    EACH_ELEMENT sums.at[a][b][i] = 0;
+#pragma unroll
+    for (u32 s = 0; s < STAGES - 1; s++) {
+        u32* stage = smem + s * STAGE_WORDS;
+        if (s < steps) {
+            begin_x(x, stage, t0, rows, s * COLUMNS);
+            w.begin(held, stage + X_WORDS, row0, n, s * COLUMNS);
+            w.end(held, stage + X_WORDS);
+        }
+        cp_async_commit();
+    }
+    for (u32 s = 0; s < steps; s++) {
+        cp_async_wait<STAGES - 2>();
+        // Everyone's part of this stage is there, and nobody reads the one before it any more.
+        __syncthreads();
+        const u32 next = s + STAGES - 1;
+        u32* stage = smem + next % STAGES * STAGE_WORDS;
+        if (next < steps) {
+            begin_x(x, stage, t0, rows, next * COLUMNS);
+            w.begin(held, stage + X_WORDS, row0, n, next * COLUMNS);
+        }
+        cp_async_commit();
+        const u32* here = smem + s % STAGES * STAGE_WORDS;
+        multiply(here, here + X_WORDS, sums);
+        if (next < steps) w.end(held, stage + X_WORDS);
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+}
+
+KERNEL {
+    extern __shared__ uint4 dynamic[];
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const u32 rows = ROWS, along = (rows + TILE_T - 1) / TILE_T;
+    // Neighbours share a tile of weights.
+    const u32 tile = block_index() / along, t0 = block_index() % along * TILE_T;
+    if (tile >= TILES) return;
+    u32* smem = (u32*)dynamic;
+    TILE_OUTPUTS
+}

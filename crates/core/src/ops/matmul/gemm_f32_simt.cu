@@ -1,0 +1,60 @@
+// Matmul of many rows in f32: a block makes 64 rows of one output for 64 tokens, all products of its tree.
+//
+// v1: both tiles in shared memory, 4 x 4 elements a thread, plain multiply-adds. Exact, and the fallback of faster ones.
+
+// acc = rows row0.. of a weight of `n` rows times tokens t0.. of `rows`.
+template <class W>
+DEVICE void tile_product(const W w, const float* x, u32 row0, u32 n, u32 t0, u32 rows, float* ws, float* xs, float (&acc)[16]) {
+    const u32 tile_row = threadIdx.x / 4, part = (threadIdx.x % 4) * 8;
+    const u32 ty = threadIdx.x / 16 * 4, tx = threadIdx.x % 16 * 4;
+#pragma unroll
+    for (int i = 0; i < 16; i++) acc[i] = 0;
+    for (u32 k = 0; k < K; k += 32) {
+        const u32 e = k + part;
+        float v[8] = {0, 0, 0, 0, 0, 0, 0, 0}, u[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        if (K % 8 == 0) {
+            if (e < K && row0 + tile_row < n) w.load8(row0 + tile_row, e, v);
+            if (e < K && t0 + tile_row < rows) {
+                const float4* p = (const float4*)(x + (size_t)(t0 + tile_row) * K + e);
+                const float4 lo = p[0], hi = p[1];
+                u[0] = lo.x, u[1] = lo.y, u[2] = lo.z, u[3] = lo.w;
+                u[4] = hi.x, u[5] = hi.y, u[6] = hi.z, u[7] = hi.w;
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                if (e + i < K && row0 + tile_row < n) v[i] = w.at(row0 + tile_row, e + i);
+                if (e + i < K && t0 + tile_row < rows) u[i] = x[(size_t)(t0 + tile_row) * K + e + i];
+            }
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            ws[(part + i) * 68 + tile_row] = v[i];
+            xs[(part + i) * 68 + tile_row] = u[i];
+        }
+        __syncthreads();
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            const float4 a = *(const float4*)(ws + i * 68 + tx), b = *(const float4*)(xs + i * 68 + ty);
+            const float am[4] = {a.x, a.y, a.z, a.w}, bm[4] = {b.x, b.y, b.z, b.w};
+#pragma unroll
+            for (int t = 0; t < 4; t++) {
+#pragma unroll
+                for (int r = 0; r < 4; r++) acc[t * 4 + r] = fmaf(am[r], bm[t], acc[t * 4 + r]);
+            }
+        }
+    }
+}
+
+KERNEL {
+    __shared__ __align__(16) float ws[32 * 68];
+    __shared__ __align__(16) float xs[32 * 68];
+    const Args A = ARGS;
+    allow_next();
+    wait_for_inputs();
+    const u32 rows = ROWS;
+    const u32 tile = block_index() % TILES, t0 = block_index() / TILES * 64;
+    if (t0 >= rows) return;
+    TILE_OUTPUTS
+}

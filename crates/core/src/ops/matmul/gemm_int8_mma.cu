@@ -1,0 +1,174 @@
+// Matmul of 2 to 8 rows whose weights are quantized: int8 on tensor cores, 16 rows of a weight times eight tokens at a time.
+//
+// A block makes tiles of 16 rows, its K_WARPS warps side by side along them. Each warp copies its pieces (16 rows of 128 bytes
+// of quants, with their scales) to shared memory, RING of them under way, for which nobody waits but the warp itself; the
+// first before the inputs are there. The sums of a block of 32 elements are whole numbers, scaled one by one; activations
+// lie in memory in the order of the registers that take them (`quantize.cu`) and come through L1.
+//
+// Before: 8 rows as one row's kernel, int8 dot products (Llama-8B Q4_0, 8 sequences: 6.1 ms a tick on an H200).
+// v1: one warp tile of 16 rows at a time, 8 warps, one block an SM: 4.2 ms.
+// v2: two blocks an SM (2.9 ms; three blocks 3.4, 16 warps 3.2, four pieces under way 3.0).
+// v3: sums pass through a tenth of the shared memory: no change by itself. With the attention of that day 2.6 ms.
+// More rows have `gemm_skinny.cu`: here a second warp tile at once, which reads each activation half as often, and up to 64 tokens made
+// 32 sequences 5.6 ms, for each block of 32 has its sums scaled for every token.
+
+#define MAGIC 0x4b400000  // the number below, whose last bits count
+
+// A piece of a tile, as a warp keeps it.
+#define K_TILE_ROW 144  // 128 and what keeps rows apart in their banks
+template <class W> struct KTile;
+template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>> {
+    typedef Planes<BITS, GROUP, ZERO, HAS_MIN, INT8> W;
+    static const int BLOCKS = 32 / BITS;  // of 32 elements in a piece
+    static const int ROW_BYTES = K / 8 * BITS, COUNT = (ROW_BYTES + 127) / 128;
+    static const int SCALES = BLOCKS * 32 / GROUP;  // of a row of a piece
+    static const int BYTES = 16 * K_TILE_ROW + 16 * SCALES * 2 * (HAS_MIN ? 2 : 1);
+
+    // Asks for piece `k_tile` of the rows from row0 of a weight of n rows.
+    DEVICE static void ask(const W& w, u32 row0, u32 n, u32 k_tile, u8* to) {
+        const u32 lane = lane_index(), c = lane % 8;
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            const u32 r = i * 4 + lane / 8;
+            const size_t row = min(row0 + r, n - 1);
+            const u32 at = k_tile * 128 + c * 16;
+            if (at < ROW_BYTES) cp_async16(to + r * K_TILE_ROW + c * 16, w.quants + row * ROW_BYTES + at);
+        }
+        for (u32 i = lane; i < 16 * SCALES / 2; i += 32) {
+            const u32 r = i / (SCALES / 2), s = i % (SCALES / 2) * 2;
+            const size_t row = min(row0 + r, n - 1), at = row * (K / GROUP) + k_tile * SCALES + s;
+            if (k_tile * SCALES + s < K / GROUP) {
+                cp_async4(to + 16 * K_TILE_ROW + i * 4, w.scales + at * 2);
+                if (HAS_MIN) cp_async4(to + 16 * K_TILE_ROW + 16 * SCALES * 2 + i * 4, w.mins + at * 2);
+            }
+        }
+    }
+
+    // acc += a piece times eight tokens.
+    DEVICE static void mma(const u8* at, const u32* x, const float* meta, u32 k_tile, float (&acc)[4]) {
+        const u32 lane = lane_index(), g = lane / 4, t = lane % 4;
+        const int each = 32 / GROUP;  // scales of a block
+        const u32* low = (const u32*)(at + g * K_TILE_ROW) + t;
+        const u32* high = low + 8 * K_TILE_ROW / 4;
+        const u16* scales = (const u16*)(at + 16 * K_TILE_ROW);
+#pragma unroll
+        for (int b = 0; b < BLOCKS; b++) {
+            const u32 block = k_tile * BLOCKS + b;
+            if (K % (BLOCKS * 32) != 0 && block >= K / 32) break;
+            u32 a[4];
+            float scale[2][each], group_min[2][each];
+            if (BITS == 4) {
+                const u32 p = low[b * 4], q = high[b * 4];
+                a[0] = p & 0x0f0f0f0f, a[1] = q & 0x0f0f0f0f, a[2] = p >> 4 & 0x0f0f0f0f, a[3] = q >> 4 & 0x0f0f0f0f;
+            } else {
+                a[0] = low[b * 8], a[1] = high[b * 8], a[2] = low[b * 8 + 4], a[3] = high[b * 8 + 4];
+            }
+#pragma unroll
+            for (int h = 0; h < 2 * each; h++) {
+                const u32 s = (g + h / each * 8) * SCALES + b * each + h % each;
+                scale[h / each][h % each] = from_f16(scales[s]);
+                group_min[h / each][h % each] = HAS_MIN ? from_f16(scales[16 * SCALES + s]) : 0.0f;
+            }
+            const uint2 quants = *(const uint2*)(x + ((size_t)block * 32 + lane) * 2);
+            const float* m0 = meta + (size_t)(block * 8 + t * 2) * META_WORDS;
+            float d[2], z[2][2];
+            if (META_WORDS == 2) {
+                const float4 both = *(const float4*)m0;
+                d[0] = both.x, z[0][0] = both.y, d[1] = both.z, z[1][0] = both.w;
+            } else {
+#pragma unroll
+                for (int c = 0; c < 2; c++) {
+                    const float4 one = *(const float4*)(m0 + c * 4);
+                    d[c] = one.x, z[c][0] = each == 1 ? one.y : one.z, z[c][1] = one.w;
+                }
+            }
+#pragma unroll
+            for (int s = 0; s < each; s++) {
+                u32 y[2] = {quants.x, quants.y};
+                if (GROUP == 16 && BITS == 4) y[0] = t / 2 == s ? y[0] : 0, y[1] = t / 2 == s ? y[1] : 0;
+                if (GROUP == 16 && BITS == 8) y[1 - s] = 0;
+                int sum[4] = {MAGIC, MAGIC, MAGIC, MAGIC};
+                mma_s8(sum, a, y);
+#pragma unroll
+                for (int i = 0; i < 4; i++) {
+                    const float whole = __int_as_float(sum[i]) - 12582912.0f, zero = z[i % 2][s];
+                    const float v = ZERO != 0 ? d[i % 2] * whole - (float)ZERO * zero : d[i % 2] * whole;
+                    acc[i] = fmaf(scale[i / 2][s], v, acc[i]);
+                    if (HAS_MIN) acc[i] = fmaf(group_min[i / 2][s], zero, acc[i]);
+                }
+            }
+        }
+    }
+};
+
+// The tiles of outputs whose products have one form, flattened, each of 16 rows of WARP_TILES weights: `find(i, s, row0, n)` gives
+// the weight of warp tile s of tile i, its first row and the weight's rows; `finish(i)` makes the outputs whose sums lie in
+// `partials`.
+#define PARTIAL_ROW 20  // rows of a warp tile, and what keeps tokens apart in their banks
+template <class W, int WARP_TILES> struct WeightStream {
+    typedef KTile<W> P;
+    static const int EACH = (P::COUNT + K_WARPS - 1) / K_WARPS;  // pieces of a row that a warp has
+    u32 first, count, warp;
+    u8* ring;
+
+    template <class Find> DEVICE void ask(const Find& find, u32 j) {
+        const u32 k_tile = j % EACH * K_WARPS + warp;
+        if (j < count * WARP_TILES * EACH && k_tile < P::COUNT) {
+            u32 row0, n;
+            const W w = find(first + j / (WARP_TILES * EACH), j / EACH % WARP_TILES, row0, n);
+            P::ask(w, row0, n, k_tile, ring + j % RING * P::BYTES);
+        }
+        cp_async_commit();
+    }
+    template <class Find> DEVICE void begin(const Find& find) {
+#pragma unroll
+        for (u32 j = 0; j + 1 < RING; j++) ask(find, j);
+    }
+    template <class Find, class Finish>
+    DEVICE void run(const Find& find, const Finish& finish, const u32* x, const float* meta, float* partials) {
+        const u32 lane = lane_index();
+        u32 j = 0;
+        for (u32 i = 0; i < count; i++) {
+            for (int s = 0; s < WARP_TILES; s++) {
+                float acc[4] = {0, 0, 0, 0};
+                for (int e = 0; e < EACH; e++, j++) {
+                    cp_async_wait<RING - 2>();
+                    __syncwarp();
+                    ask(find, j + RING - 1);
+                    const u32 k_tile = e * K_WARPS + warp;
+                    if (k_tile < P::COUNT) P::mma(ring + j % RING * P::BYTES, x, meta, k_tile, acc);
+                }
+                float* to = partials + (s * K_WARPS + warp) * (8 * PARTIAL_ROW);
+#pragma unroll
+                for (int c = 0; c < 4; c++) to[(lane % 4 * 2 + c % 2) * PARTIAL_ROW + lane / 4 + c / 2 * 8] = acc[c];
+            }
+            __syncthreads();
+            finish(first + i);
+            __syncthreads();
+        }
+        cp_async_wait<0>();
+    }
+};
+
+// The sum over a block's warps of a row of a warp tile.
+DEVICE float reduce_partials(const float* partials, u32 warp_tile, u32 token, u32 row) {
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < K_WARPS; w++) sum += partials[((warp_tile * K_WARPS + w) * 8 + token) * PARTIAL_ROW + row];
+    return sum;
+}
+
+KERNEL {
+    extern __shared__ uint4 dynamic[];
+    const Args A = ARGS;
+    allow_next();
+    const u32 group = block_index();
+    if (group >= GRID_BLOCKS) {
+        wait_for_inputs();
+        return;
+    }
+    const u32 rows = ROWS;
+    float* partials = (float*)dynamic;
+    u8* ring = (u8*)dynamic + PARTIAL_BYTES + warp_index() * RING_BYTES;
+    INT8_MMA_RUN
+}

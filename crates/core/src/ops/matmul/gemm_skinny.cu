@@ -1,0 +1,387 @@
+// Matmul of 9 to 64 rows whose weights are quantized: a stream of weights past activations that wait in shared memory.
+//
+// A warp tile is 16 rows of a weight, and a unit of outputs has one of each of its products. A block has WARP_TILES warp tiles, shared out
+// over warps side by side, as many to each scheduler of an SM as may be; K_WARPS such sides of warps take turns with the
+// lines of the columns, and the CLUSTER blocks of a cluster share them; all add up in the end. Of a line, 128 bytes of quants a
+// row, one is under way to the warp's room in shared memory while the one before is in registers; a lane dequantizes whole blocks
+// of 32 of a row, so with scales of its own, to 16 bits. Activations of 8 * NT tokens wait in shared memory as pieces
+// (`half.cuh`), which their maker or `convert.cu` wrote: all at once, or in phases of PHASE lines a warp, at which alone warps
+// wait for each other. The first weights are asked for before the inputs are there. More than 32 tokens are more blocks. A
+// quant times its scale that is beyond f16 becomes infinite here, where other kernels take the largest f16.
+//
+// Times of gate and up of Llama-8B Q4_0 for 32 rows, 66 MB, one after the other on an H200; their bytes take 16 us. Ticks are
+// of 32 sequences at 300 positions.
+// Before: int8 sums, each block of 32 scaled by itself, as `gemm_int8_mma.cu` has up to 8 rows: 60 us.
+// v1: 64 bytes of a row at a time through a ring with activations beside them, a barrier every 128 columns, clusters of
+//     eight (of which only 15 find room): 52 us.
+// v2: 128 bytes of a row at a time, the mask of quants kept from the compiler, which made it anew for every word (a sixth of
+//     all instructions), sums collected four at a time: 38 us. Copies spread over the products brought nothing.
+// v3: weights to registers, activations at once: 34.9 us; asking for whole lines of L2: 33.5 us. A tick:
+//     5.6 ms before, 3.81 ms with this and `attention/decode_batched.cu`.
+// v4: lines to rooms in shared memory: a load to registers touches a line of L1 for each of its eight
+//     rows, quants and scales alike, and without the scales' loads alone the kernel took 3 us less. Sixteen warps with two
+//     warp tiles or one, seven a scheduler, instead of fourteen with two, of which two schedulers had four: together 30.5 us, down
+//     24.7 -> 21.7 us, head 140 -> 133 us; a tick 3.50 ms.
+// v5: copies of activations at fixed distances, operands asked for before the sums of other blocks: a tick 45 us less.
+//     Activations and outputs as pieces: two dispatches a layer and 176 us less (`convert.cu` got its norm's weight before its
+//     inputs then: 82 us). The code for more than 16 rows in front of that for fewer: 55 us less, though kernels one after the
+//     other take as long as before: a tick reads instructions from memory, for its weights push them out of the caches.
+// What did not help: three or four pieces under way in registers (37 and 45 us), three warp tiles a warp of twelve (31.7 us), four
+// (37 us), one instruction for zero point and scale (36 us), tensor cores of four warps together (wgmma, factors in
+// registers: without loading weights 27 us instead of 37, but with them 36 to 43 us, with weights through a ring in shared
+// memory 36 us); a barrier for each quarter of the activations, so that work begins earlier (1.7 us more); weights
+// asked for in bulk for L2 (all: 38 us, half: 35 us) or two lines ahead (31.1 us); dequantizing ahead of
+// products, in the order of the text or of all warp tiles at once; a block's own sums past the cluster's network.
+// What is left: 9.0 of the 30.5 us are there without weights and products: launch 1.4, sums and outputs 4.5 (1.4 of them for
+// those of the other block), activations 1.7, the first line 1.3. The rest is products, one of 16 x 8 x 16 in ten cycles of a
+// scheduler, with dequantizing in between; without dequantizing the whole takes 29.8 us, without loads 28.7, without both 24.7.
+
+// Outputs of a unit, which has a warp tile of 16 rows of each of its products.
+#define UNIT 16
+// A block's sums: [K_WARPS][tokens][PARTIAL_ROW], warp tiles side by side.
+#define PARTIAL_ROW (WARP_TILES * 16 + 4)
+
+DEVICE u32 word_of(const uint4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
+
+// M warp tiles of a warp, one or two, of which 128 bytes of quants a row, a line, are under way to a room in shared memory, and the line
+// before is in registers.
+template <class W, int M> struct WarpTiles;
+template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct WarpTiles<Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>, M> {
+    // Pieces of 128 columns in a line.
+    static const int K_BLOCKS = 8 / BITS;
+    static const u32 ROW_BYTES = K / 8 * BITS, SCALE_BYTES = K / GROUP * 2, TILE_SCALES = 1024 / BITS / GROUP * 2;
+    static const int SCALES = 32 / GROUP;
+    // Bytes of scales that are copied at once.
+    static const u32 COPY = SCALE_BYTES % 16 == 0 && TILE_SCALES % 16 == 0 ? 16 : SCALE_BYTES % 8 == 0 ? 8 : SCALE_BYTES % 4 == 0 ? 4 : 2;
+    // A warp tile's room: [row][128], even and odd rows' quants in different order, so that they lie in different banks; then the
+    // scales, and the mins, [row][TILE_SCALES].
+    static const u32 STAGE_BYTES = 16 * (128 + TILE_SCALES * (HAS_MIN ? 2 : 1)), SWIZZLE = BITS == 4 ? 4 : 1;
+    const u8 *quants[M], *scales[M], *mins[M];
+    u32 row0[M], n[M];
+    u8* stage;
+
+    // Slab m has rows r .. of a weight of `rows` rows.
+    DEVICE void set(int m, const Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>& w, u32 r, u32 rows) {
+        quants[m] = w.quants, scales[m] = w.scales, mins[m] = w.mins, row0[m] = r, n[m] = rows;
+    }
+    DEVICE static void copy_scales(u8* to, const u8* from) {
+        if (COPY == 16) cp_async16(to, from);
+        if (COPY == 8) cp_async8(to, from);
+        if (COPY == 4) cp_async4(to, from);
+        if (COPY == 2) *(u16*)to = stream2(from);
+    }
+    // What lies beyond a row's end is the beginning of it: activations are zero there.
+    DEVICE void ask(u32 k_tile) const {
+        const u32 lane = lane_index();
+#pragma unroll
+        for (int m = 0; m < M; m++) {
+            const u32 chunk = lane % 8, at = k_tile * 128 + chunk * 16;
+#pragma unroll
+            for (u32 i = 0; i < 4; i++) {
+                const u32 r = i * 4 + lane / 8, row = min(row0[m] + r, n[m] - 1);
+                const u8* from = quants[m] + (row * ROW_BYTES + (ROW_BYTES % 128 == 0 || at < ROW_BYTES ? at : 0));
+                cp_async16(stage + m * STAGE_BYTES + r * 128 + (chunk ^ r % 2 * SWIZZLE) * 16, from);
+            }
+        }
+        const u32 each = TILE_SCALES / COPY;
+#pragma unroll
+        for (u32 i = 0; i < (M * 16 * each + 31) / 32; i++) {
+            const u32 u = i * 32 + lane, m = u / (16 * each), r = u / each % 16, at = k_tile * TILE_SCALES + u % each * COPY;
+            if (m >= M) continue;
+            const u32 row = min((m == 0 ? row0[0] : row0[M - 1]) + r, (m == 0 ? n[0] : n[M - 1]) - 1);
+            const u32 from = row * SCALE_BYTES + (SCALE_BYTES % TILE_SCALES == 0 || at < SCALE_BYTES ? at : 0);
+            u8* to = stage + m * STAGE_BYTES + 16 * 128 + r * TILE_SCALES + u % each * COPY;
+            copy_scales(to, (m == 0 ? scales[0] : scales[M - 1]) + from);
+            if (HAS_MIN) copy_scales(to + 16 * TILE_SCALES, (m == 0 ? mins[0] : mins[M - 1]) + from);
+        }
+    }
+
+    // 128 columns of the warp tiles: what a lane holds of them, of rows lane / 4 and lane / 4 + 8 of each.
+    struct KBlock {
+        uint4 quants[M][2][BITS / 4];
+        u16 scale[M][2][SCALES], group_min[M][2][SCALES];
+    };
+    DEVICE void take(KBlock (&to)[K_BLOCKS]) const {
+        const u32 g = lane_index() / 4, p = lane_index() % 4;
+#pragma unroll
+        for (int q = 0; q < K_BLOCKS; q++) {
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+#pragma unroll
+                for (u32 h = 0; h < 2; h++) {
+                    const u32 row = h * 8 + g;
+                    const u8* from = stage + m * STAGE_BYTES;
+#pragma unroll
+                    for (u32 i = 0; i < BITS / 4; i++) {
+                        to[q].quants[m][h][i] = *(const uint4*)(from + row * 128 + (((q * 4 + p) * (BITS / 4) + i) ^ g % 2 * SWIZZLE) * 16);
+                    }
+#pragma unroll
+                    for (u32 i = 0; i < SCALES; i++) {
+                        const u8* scale = from + 16 * 128 + row * TILE_SCALES + ((q * 4 + p) * SCALES + i) * 2;
+                        to[q].scale[m][h][i] = *(const u16*)scale;
+                        if (HAS_MIN) to[q].group_min[m][h][i] = *(const u16*)(scale + 16 * TILE_SCALES);
+                    }
+                }
+            }
+        }
+    }
+
+    // Weights j * 8 .. of a lane's block as the pairs (0, 4), (1, 5), (2, 6), (3, 7). `mask` is 0x000f000f, got in a
+    // way that the compiler does not see through: it would make the number anew each time.
+    DEVICE static void dequantize(const uint4 (&quants)[BITS / 4], int j, u32 scale, u32 group_min, u32 mask, u32 (&p)[4]) {
+        const u32 a = word_of(quants[BITS == 4 ? 0 : j / 2], BITS == 4 ? j : j % 2 * 2);
+        const u32 b = word_of(quants[BITS == 4 ? 0 : j / 2], BITS == 4 ? j : j % 2 * 2 + 1);
+        if (HALF_BF16) {
+            const float s = from_f16((u16)scale), o = HAS_MIN ? from_f16((u16)group_min) : 0;
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                const float x = BITS == 4 ? (float)((int)(a >> (4 * i) & 15) - ZERO) : (float)(signed char)(a >> (8 * i));
+                const float y = BITS == 4 ? (float)((int)(a >> (4 * i + 16) & 15) - ZERO) : (float)(signed char)(b >> (8 * i));
+                p[i] = HAS_MIN ? to_half2(fmaf(x, s, o), fmaf(y, s, o)) : to_half2(x * s, y * s);
+            }
+            return;
+        }
+        if (BITS == 4) {
+            // As the last bits of 1024, and of 1024 sixteen times as large.
+            const u32 low = 0x64006400 + ZERO * 0x10001, high = 0xd400d400 + ZERO * 0x100010;
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const u32 v = a >> (8 * i);
+                p[i * 2] = sub_pairs((v & mask) | 0x64006400, low);
+                p[i * 2 + 1] = fma_pairs((v & mask << 4) | 0x64006400, 0x2c002c00, high);
+            }
+        } else {
+            // As the last bits of 1024 + 128.
+            const u32 u = a ^ 0x80808080, v = b ^ 0x80808080;
+#pragma unroll
+            for (int i = 0; i < 2; i++) {
+                const u32 both = __byte_perm(u, v, i == 0 ? 0x5140 : 0x7362);
+                p[i * 2] = sub_pairs(__byte_perm(both, 0x64646464, 0x4140), 0x64806480);
+                p[i * 2 + 1] = sub_pairs(__byte_perm(both, 0x64646464, 0x4342), 0x64806480);
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) p[i] = HAS_MIN ? fma_pairs(p[i], scale, group_min) : mul_pairs(p[i], scale);
+    }
+
+    // acc += a piece times the tokens of NT tiles of eight.
+    template <int NT> DEVICE static void mma(const KBlock& w, const u8* x, u32 mask, float (&acc)[M][NT][4]) {
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            uint4 y[NT];
+#pragma unroll
+            for (int n = 0; n < NT; n++) y[n] = *(const uint4*)(x + n * 2048 + j * 512 + lane_index() * 16);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                u32 a[2][4];
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const int s = SCALES == 1 ? 0 : j / 2;
+                    u32 p[4];
+                    dequantize(w.quants[m][h], j, w.scale[m][h][s] * 0x10001u, HAS_MIN ? w.group_min[m][h][s] * 0x10001u : 0, mask, p);
+                    a[0][h] = p[0], a[0][2 + h] = p[1], a[1][h] = p[2], a[1][2 + h] = p[3];
+                }
+#pragma unroll
+                for (int q = 0; q < 2; q++) {
+#pragma unroll
+                    for (int n = 0; n < NT; n++) {
+                        const u32 b[2] = {q ? y[n].z : y[n].x, q ? y[n].w : y[n].y};
+                        if (HALF_BF16) {
+                            mma_bf16(acc[m][n], a[q], b);
+                        } else {
+                            mma_f16(acc[m][n], a[q], b);
+                        }
+                    }
+                }
+            }
+        }
+    }
+};
+
+// A block's share of the columns, lines first .. end of TILE_BLOCKS pieces, and the activations of them: tokens from t0, in phases of
+// PHASE lines a warp, of which BUFFERS are in shared memory.
+template <int NT, int PHASE, int BUFFERS, int TILE_BLOCKS> struct Share {
+    u32 first, end, t0, tiles;
+    u8* shared;
+    static const u32 K_BLOCKS = (K + 127) / 128, K_TILES = (K_BLOCKS + TILE_BLOCKS - 1) / TILE_BLOCKS, BYTES = K_WARPS * PHASE * TILE_BLOCKS * NT * 2048;
+
+    DEVICE u32 rounds() const { return (end - first + K_WARPS - 1) / K_WARPS; }
+    DEVICE u32 phases() const { return (rounds() + PHASE - 1) / PHASE; }
+    // A warp asks for a quarter of a tile of many pieces, 512 bytes at a time; clusters begin at different places.
+    DEVICE void ask(const Args& A, u32 phase) const {
+        const u32 all = K_WARPS * PHASE * TILE_BLOCKS, each = (all + 3) / 4, lane = lane_index();
+        const u32 begin = (first + phase * (K_WARPS * PHASE)) * TILE_BLOCKS, there = min(min(end * TILE_BLOCKS, K_BLOCKS) - begin, all);
+        u8* to = shared + phase % BUFFERS * BYTES + lane * 16;
+        for (u32 u = warp_index(); u < NT * 16; u += WARPS) {
+            const u32 n = u / 4 % NT, quarter = u % 4, of = (u / (NT * 4) + block_index() / CLUSTER) % 4 * each;
+            // Tiles beyond the last are made as well, of the last one's numbers: nobody stores them.
+            const u32 eight = min(t0 / 8 + n, tiles - 1);
+            const u8* from = (const u8*)ROUNDED + (size_t)(eight * K_BLOCKS + begin) * 2048 + quarter * 512 + lane * 16;
+            u8* there_to = to + n * 2048 + quarter * 512;
+#pragma unroll 4
+            for (u32 k_block = of; k_block < min(of + each, there); k_block++) cp_async16(there_to + k_block * (NT * 2048), from + k_block * 2048);
+        }
+    }
+};
+
+// The products of a warp with M warp tiles, left in shared memory. `find(unit, product, row0, n)` gives the weight, its first row
+// and the weight's rows.
+template <class W, int PRODUCTS, int M, int NT, int PHASE, int BUFFERS, int TILE_BLOCKS, class Find>
+DEVICE void products(const Args& A, const Find& find, const Share<NT, PHASE, BUFFERS, TILE_BLOCKS>& share, u32 tile, u32 units, u32 warp_tile0) {
+    typedef WarpTiles<W, M> Mine;
+    const u32 k_warp = warp_index() % K_WARPS, rounds = share.rounds(), first = share.first + k_warp, last = share.end - 1;
+    const u32 mask = 0x000f000f | BATCH[2] >> 31 << 4;
+    Mine mine;
+    mine.stage = share.shared + STAGES_AT + warp_index() * (MOST * Mine::STAGE_BYTES);
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        u32 row0, n;
+        const u32 unit = min(tile * (WARP_TILES / PRODUCTS) + (warp_tile0 + m) / PRODUCTS, units - 1);
+        const W w = find(unit, (warp_tile0 + m) % PRODUCTS, row0, n);
+        mine.set(m, w, row0, n);
+    }
+    mine.ask(min(first, last));
+    cp_async_commit();
+    wait_for_inputs();
+#pragma unroll
+    for (u32 b = 0; b < BUFFERS; b++) {
+        if (b < share.phases()) share.ask(A, b);
+        cp_async_commit();
+    }
+    float acc[M][NT][4];
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+#pragma unroll
+        for (int n = 0; n < NT; n++) acc[m][n][0] = acc[m][n][1] = acc[m][n][2] = acc[m][n][3] = 0;
+    }
+    typename Mine::KBlock held[TILE_BLOCKS];
+    cp_async_wait<BUFFERS>();
+    __syncwarp();
+    mine.take(held);
+    __syncwarp();
+    mine.ask(min(first + K_WARPS, last));
+    cp_async_commit();
+#pragma unroll 1
+    for (u32 i = 0; i < rounds; i++) {
+        const u32 phase = i / PHASE;
+        if (i % PHASE == 0) {
+            // Everyone's part of this phase is there, and nobody reads the one before it any more.
+            if (phase == 0) {
+                cp_async_wait<BUFFERS>();
+            } else {
+                cp_async_wait<0>();
+            }
+            __syncthreads();
+            if (phase > 0 && phase + BUFFERS - 1 < share.phases()) share.ask(A, phase + BUFFERS - 1);
+            cp_async_commit();
+        }
+        const u32 k_tile = first + i * K_WARPS;
+        const u8* x = share.shared + phase % BUFFERS * share.BYTES + (i % PHASE * K_WARPS + k_warp) * (TILE_BLOCKS * NT * 2048);
+#pragma unroll
+        for (u32 q = 0; q < TILE_BLOCKS; q++) {
+            if (k_tile <= last && (share.K_BLOCKS % TILE_BLOCKS == 0 || k_tile * TILE_BLOCKS + q < share.K_BLOCKS)) {
+                Mine::template mma<NT>(held[q], x + q * (NT * 2048), mask, acc);
+            }
+        }
+        // The last are asked for again, to no purpose, rather than with a branch.
+        cp_async_wait<0>();
+        __syncwarp();
+        mine.take(held);
+        __syncwarp();
+        mine.ask(min(k_tile + 2 * K_WARPS, last));
+        cp_async_commit();
+    }
+    cp_async_wait<0>();
+    __syncthreads();
+    const u32 lane = lane_index();
+    float* partials = (float*)share.shared + (k_warp * NT * 8 + lane % 4 * 2) * PARTIAL_ROW + warp_tile0 * 16 + lane / 4;
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+#pragma unroll
+        for (int n = 0; n < NT; n++) {
+#pragma unroll
+            for (int i = 0; i < 4; i++) partials[(n * 8 + i % 2) * PARTIAL_ROW + m * 16 + i / 2 * 8] = acc[m][n][i];
+        }
+    }
+}
+
+// Eight elements of an operand from column `row` of n.
+template <bool WHOLE> DEVICE void eight(const float* p, u32 row, u32 n, float (&v)[8]) {
+#pragma unroll
+    for (u32 i = 0; i < 8; i += WHOLE ? 4 : 1) {
+        if (WHOLE) {
+            const float4 x = row < n ? *(const float4*)(p + i) : make_float4(0, 0, 0, 0);
+            v[i] = x.x, v[i + 1] = x.y, v[i + 2] = x.z, v[i + 3] = x.w;
+        } else {
+            v[i] = row + i < n ? p[i] : 0;
+        }
+    }
+}
+
+// The sums of eight elements over a block's warps and a cluster's blocks.
+template <int NT> DEVICE void reduce_partials(const float* partials, float (&sums)[8]) {
+#pragma unroll
+    for (int i = 0; i < 8; i++) sums[i] = 0;
+#pragma unroll
+    for (int rank = 0; rank < CLUSTER; rank++) {
+#pragma unroll
+        for (int k = 0; k < K_WARPS; k++) {
+#pragma unroll
+            for (int i = 0; i < 8; i += 4) {
+                const float* p = partials + k * (NT * 8 * PARTIAL_ROW) + i;
+                const float4 v = CLUSTER == 1 ? *(const float4*)p : four_of_block(p, rank);
+                sums[i] += v.x, sums[i + 1] += v.y, sums[i + 2] += v.z, sums[i + 3] += v.w;
+            }
+        }
+    }
+}
+
+// One tile of outputs whose products have one form, for tokens from t0. `finish(unit, r, t, sums)` makes outputs r .. r + 7
+// of a unit for a token.
+template <class W, int PRODUCTS, int NT, int PHASE, int BUFFERS, class Find, class Finish>
+DEVICE void run(const Args& A, const Find& find, const Finish& finish, u32 tile, u32 units, u32 t0, u32 rows, u8* shared) {
+    const u32 n_warp = warp_index() / K_WARPS, rank = CLUSTER == 1 ? 0 : block_index() % CLUSTER;
+    constexpr int TILE_BLOCKS = WarpTiles<W, 1>::K_BLOCKS;
+    Share<NT, PHASE * K_TILE_BLOCKS / TILE_BLOCKS, BUFFERS, TILE_BLOCKS> share;
+    share.first = share.K_TILES * rank / CLUSTER, share.end = share.K_TILES * (rank + 1) / CLUSTER;
+    share.t0 = t0, share.tiles = (rows + 7) / 8, share.shared = shared;
+    // FULL warps have MOST warp tiles, the others one less.
+    if (FULL == WARPS / K_WARPS || n_warp < FULL) {
+        products<W, PRODUCTS, MOST>(A, find, share, tile, units, n_warp * MOST);
+    } else {
+        products<W, PRODUCTS, MOST == 1 ? 1 : MOST - 1>(A, find, share, tile, units, n_warp * (MOST - 1) + FULL);
+    }
+    if (CLUSTER > 1) {
+        cluster_sync();
+    } else {
+        __syncthreads();
+    }
+    const u32 row = WARP_TILES / PRODUCTS * (UNIT / 8), all = min(rows - t0, (u32)NT * 8) * row;
+    for (u32 e = all * rank / CLUSTER + threadIdx.x; e < all * (rank + 1) / CLUSTER; e += THREADS) {
+        const u32 t = e / row, u = e % row / 2, r = e % 2 * 8, unit = tile * (WARP_TILES / PRODUCTS) + u;
+        if (unit < units) finish(unit, r, t0 + t, (const float*)shared + t * PARTIAL_ROW + u * (PRODUCTS * UNIT) + r);
+    }
+    if (CLUSTER > 1) cluster_leave();
+}
+
+template <int NT, int PHASE, int BUFFERS> DEVICE void outputs(const Args& A, u32 tile, u32 t0, u32 rows, u8* shared) {
+    SKINNY_RUN
+}
+
+KERNEL {
+    extern __shared__ uint4 dynamic[];
+    const Args A = ARGS;
+    allow_next();
+    // Neighbours share a tile of weights.
+    const u32 rows = ROWS, token_tiles = (rows + 31) / 32, tile = block_index() / CLUSTER / token_tiles;
+    if (tile >= TILES) {
+        wait_for_inputs();
+        return;
+    }
+    const u32 t0 = block_index() / CLUSTER % token_tiles * 32;
+    if (rows > 16) {
+        outputs<4, PHASE_4, BUFFERS_4>(A, tile, t0, rows, (u8*)dynamic);
+    } else {
+        outputs<2, PHASE_2, BUFFERS_2>(A, tile, t0, rows, (u8*)dynamic);
+    }
+}

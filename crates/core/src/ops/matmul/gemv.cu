@@ -1,0 +1,199 @@
+// Matmul of one row: weights go from memory to registers, and meet activations that stay in registers.
+//
+// A block owns adjacent rows of the outputs. K_WARPS warps lie side by side along a row, each thread with the activations of
+// its columns; WARP_GROUPS such teams go through the rows, DEPTH of them on their way at any time. The first are asked for
+// before the kernel in front is done, and the lines behind them are fetched to L2. Nothing is reduced
+// before the products: int8 quants do not depend on the norm's factor, which the sums are multiplied by at the end.
+//
+// v1 (as `gemv_multi.cu`): activations in shared memory, a block reduction for the norm. Ticks on an H200: Qwen2.5-0.5B F16 759
+//     µs, Q4_0 551, Llama-8B Q4_0 1862.
+// v2: activations in registers, the norm's factor at the end, sums of several rows in one exchange, residuals read early:
+//     615, 483, 1677 µs. Chains of one dispatch: q/k/v of the 0.5B in F16 3.0 to 1.8 µs, gate and up 7.6 to 5.6, down 4.6
+//     to 3.1; of Llama-8B in Q4_0 gate and up 19.2 to 16.8, down 13.5 to 11.2, head 78 to 64 (4.6 TB/s).
+// v3: cut by measurement (`cuda/gemv.rs`): one chunk a thread where rows are few; some small blocks an SM for
+//     long matrices of floats; no fetching ahead where a block has more than 100 KB. With attention at 4 to 5 µs in the
+//     place of 8: 493, 475, 1514 µs, Llama-8B Q8_0 2259.
+//
+// Tried and given up: registers bounded for two blocks an SM (664 µs; they spill); weights through shared memory
+// with 50 to 140 KB of a block under way (677 to 786, 540 to 632 and 1722 to 2155 µs: no faster by itself, and less overlap between
+// kernels: where neighbours want L1 divided differently, they wait for each other).
+
+// The rows that a block has of products of one type, flattened: `find(i, row, at)` gives the weight of the i-th, its row
+// there, and where its sum goes.
+template <class W> struct WeightStream {
+    static const int CHUNKS = K / W::ELEMENTS;
+    static const int EACH = (CHUNKS + 32 * K_WARPS - 1) / (32 * K_WARPS);  // chunks of a row that a thread has
+    static const bool EXACT = CHUNKS % (32 * K_WARPS) == 0;
+    typename W::Chunk ring[DEPTH][EACH];
+
+    DEVICE static u32 chunk(u32 k_warp, int c) { return (k_warp + c * K_WARPS) * 32 + lane_index(); }
+    DEVICE static bool inside(u32 k_warp, int c) { return EXACT || chunk(k_warp, c) < CHUNKS; }
+
+    template <class Find> DEVICE void ask(const Find& find, int d, u32 i, u32 n, u32 k_warp) {
+        if (i >= n) return;
+        u32 row, at;
+        const W w = find(i, row, at);
+#pragma unroll
+        for (int c = 0; c < EACH; c++) {
+            if (inside(k_warp, c)) ring[d][c] = w.load(row, chunk(k_warp, c));
+        }
+    }
+    template <class Find> DEVICE void begin(const Find& find, u32 n, u32 warp_group, u32 k_warp) {
+#pragma unroll
+        for (int d = 0; d < DEPTH; d++) ask(find, d, warp_group + d * WARP_GROUPS, n, k_warp);
+    }
+    // All rows, their sums over this warp's columns into `partials`.
+    template <class Find>
+    DEVICE void run(const Find& find, const typename W::Mine (&mine)[EACH], u32 n, u32 warp_group, u32 k_warp, float* partials) {
+        for (u32 base = warp_group; base < n; base += WARP_GROUPS * DEPTH) {
+            float sums[DEPTH];
+#pragma unroll
+            for (int d = 0; d < DEPTH; d++) {
+                sums[d] = 0;
+#pragma unroll
+                for (int c = 0; c < EACH; c++) {
+                    if (inside(k_warp, c)) sums[d] = W::mac(ring[d][c], mine[c], sums[d]);
+                }
+                ask(find, d, base + (DEPTH + d) * WARP_GROUPS, n, k_warp);
+            }
+            const float sum = warp_sums<DEPTH>(sums);
+            const u32 i = base + lane_index() * WARP_GROUPS;
+            if (lane_index() < DEPTH && i < n) {
+                u32 row, at;
+                find(i, row, at);
+                partials[k_warp * (PRODUCTS * BLOCK_ROWS) + at] = sum;
+            }
+        }
+    }
+};
+
+// The norm's weight of this warp's columns: no kernel writes it, so it may be read early.
+template <class W> DEVICE void hold_norm(const float* g, u32 k_warp, typename W::Mine (&mine)[WeightStream<W>::EACH]) {
+#pragma unroll
+    for (int c = 0; c < WeightStream<W>::EACH; c++) {
+        mine[c] = W::nothing();
+        if (NORM && WeightStream<W>::inside(k_warp, c)) mine[c] = W::mine(g, WeightStream<W>::chunk(k_warp, c));
+    }
+}
+// This warp's columns of the row as floats, times the norm's weight; the sum of their squares without it.
+template <class W>
+DEVICE void hold_floats(const float* row, u32 k_warp, typename W::Mine (&mine)[WeightStream<W>::EACH], float& squares) {
+    typename W::Mine x[WeightStream<W>::EACH];
+#pragma unroll
+    for (int c = 0; c < WeightStream<W>::EACH; c++) {
+        x[c] = WeightStream<W>::inside(k_warp, c) ? W::mine(row, WeightStream<W>::chunk(k_warp, c)) : W::nothing();
+    }
+#pragma unroll
+    for (int c = 0; c < WeightStream<W>::EACH; c++) {
+#pragma unroll
+        for (int i = 0; i < W::ELEMENTS; i++) {
+            if (NORM) squares = fmaf(x[c].x[i], x[c].x[i], squares), x[c].x[i] *= mine[c].x[i];
+        }
+        mine[c] = x[c];
+    }
+}
+// The same as quants, from shared memory.
+template <class W> DEVICE void hold_quants(const X& x, u32 k_warp, typename W::Mine (&mine)[WeightStream<W>::EACH]) {
+#pragma unroll
+    for (int c = 0; c < WeightStream<W>::EACH; c++) {
+        mine[c] = WeightStream<W>::inside(k_warp, c) ? W::mine(x, 0, WeightStream<W>::chunk(k_warp, c)) : W::nothing();
+    }
+}
+
+// The sum over a team's warps.
+DEVICE float warp_group_sum(const float* partials, u32 at) {
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < K_WARPS; w++) sum += partials[w * (PRODUCTS * BLOCK_ROWS) + at];
+    return sum;
+}
+
+// Eight elements of a thread at a time, for rounding.
+#define HELD ((K + 8 * THREADS - 1) / (8 * THREADS))
+struct Eights {
+    float v[HELD][8];
+    DEVICE static u32 element(int r) { return (r * WARPS + warp_index()) * 256 + lane_index() * 8; }
+    DEVICE void read(const float* x) {
+#pragma unroll
+        for (int r = 0; r < HELD; r++) {
+            float4 lo = make_float4(0, 0, 0, 0), hi = lo;
+            const u32 e = element(r);
+            if (e < K) lo = *(const float4*)(x + e), hi = *(const float4*)(x + e + 4);
+            v[r][0] = lo.x, v[r][1] = lo.y, v[r][2] = lo.z, v[r][3] = lo.w;
+            v[r][4] = hi.x, v[r][5] = hi.y, v[r][6] = hi.z, v[r][7] = hi.w;
+        }
+    }
+};
+
+// The row times the norm's weight, rounded, to shared memory; the sum of its squares.
+DEVICE void quantize_row(Eights& x, const Eights& g, const X& to, float& squares) {
+#pragma unroll
+    for (int r = 0; r < HELD; r++) {
+        if ((r * WARPS + warp_index()) * 256 >= K) break;
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            if (NORM) squares = fmaf(x.v[r][i], x.v[r][i], squares), x.v[r][i] *= g.v[r][i];
+        }
+        uint2 quants;
+        float d;
+        int sum16;
+        quantize_int8(x.v[r], quants, d, sum16);
+        const u32 e = Eights::element(r);
+        if (e >= K) continue;
+        if (NEED_Q) *(uint2*)((u8*)to.q + e) = quants;
+        if (NEED_EO) {
+            *(u32*)((u8*)to.eo + e / 2) = __byte_perm(quants.x, quants.y, 0x6420);
+            *(u32*)((u8*)to.eo + K / 2 + e / 2) = __byte_perm(quants.x, quants.y, 0x7531);
+        }
+        if (e % 32 == 0) ((float*)to.scale)[e / 32] = d;
+        if (e % 16 == 0) ((float*)to.sum)[e / 16] = d * (float)sum16;
+    }
+}
+
+KERNEL {
+    extern __shared__ uint4 dynamic[];
+    const Args A = ARGS;
+    allow_next();
+    const u32 group = block_index(), warp_group = warp_index() / K_WARPS, k_warp = warp_index() % K_WARPS;
+    const u32 first = (u32)((u64)UNITS * group / GRID_BLOCKS), end = (u32)((u64)UNITS * (group + 1) / GRID_BLOCKS);
+    float* partials = (float*)dynamic;
+    float* squares_of = partials + K_WARPS * PRODUCTS * BLOCK_ROWS;
+    u8* q = (u8*)dynamic + ACTIVATIONS_AT;
+    u8* eo = q + (NEED_Q ? K : 0);
+    // Sums first: they are read in pairs, and the scales may be an odd number.
+    float* sum = (float*)(eo + (NEED_EO ? K : 0));
+    const X view{0, q, eo, sum + K / 16, sum};
+    if (group >= GRID_BLOCKS) {
+        wait_for_inputs();
+        return;
+    }
+    GEMV_BEGIN
+    GEMV_FETCHES
+    Eights g;
+    if (NORM && NEED_INT8) g.read(NORM_WEIGHT);
+    float squares = 0;
+    GEMV_NORMS
+    wait_for_inputs();
+    const u32 unit = first + threadIdx.x;
+    GEMV_EARLY
+    if (NEED_INT8) {
+        Eights x;
+        x.read(X_IN);
+        quantize_row(x, g, view, squares);
+        __syncthreads();
+    }
+    GEMV_STREAMS
+    if (NORM) {
+        squares = warp_sum(squares);
+        if (lane_index() == 0) squares_of[warp_index()] = squares;
+    }
+    __syncthreads();
+    float factor = 1;
+    if (NORM) {
+        float s = 0;
+        // A row that is rounded was read once by the block, otherwise once by each team.
+        for (int w = 0; w < (NEED_INT8 ? WARPS : K_WARPS); w++) s += squares_of[w];
+        factor = 1.0f / sqrtf(s / (float)K + NORM_EPS);
+    }
+    GEMV_OUTPUTS
+}

@@ -1,0 +1,276 @@
+// Matmul of up to 8 rows: the weights are read once, from their planes or as stored floats.
+//
+// A block stages its tokens' activations in shared memory (normed and rounded on the way), then its warps take units:
+// UNIT_ROWS rows of one output, all products of its tree, K_WARPS warps side by side along a row where there are fewer rows
+// than warps. Blocks own adjacent units, and ask for their weights before the kernel in front is done.
+//
+// v1: 16-byte loads, int8 dot products for planes, the block's range prefetched to L2 before the wait.
+// v2: one token's row is read once and stays in registers from the norm to the rounding; each chunk that is used up asks
+//     for the next; products of a unit begin together; narrow matrices have 32 warps a block.
+
+// Eight elements of token t from element e on, to shared memory, by a whole warp: lanes beyond the row have zeros.
+DEVICE void put(const X& x, const float (&v)[8], u32 t, u32 e, bool inside) {
+    if (NEED_F32 && inside) {
+        *(float4*)((float*)x.f + t * K + f32_group(e / 4)) = make_float4(v[0], v[1], v[2], v[3]);
+        *(float4*)((float*)x.f + t * K + f32_group(e / 4 + 1)) = make_float4(v[4], v[5], v[6], v[7]);
+    }
+    if (NEED_Q || NEED_EO) {
+        uint2 quants;
+        float d;
+        int sum16;
+        quantize_int8(v, quants, d, sum16);
+        if (inside) {
+            if (NEED_Q) *(uint2*)((u8*)x.q + t * K + e) = quants;
+            if (NEED_EO) {
+                *(u32*)((u8*)x.eo + t * K + e / 2) = __byte_perm(quants.x, quants.y, 0x6420);
+                *(u32*)((u8*)x.eo + t * K + K / 2 + e / 2) = __byte_perm(quants.x, quants.y, 0x7531);
+            }
+            if (e % 32 == 0) ((float*)x.scale)[t * (K / 32) + e / 32] = d;
+            if (e % 16 == 0) ((float*)x.sum)[t * (K / 16) + e / 16] = d * (float)sum16;
+        }
+    }
+}
+
+// One token's activations: a row that the block's registers hold.
+#define HELD ((K + 8 * THREADS - 1) / (8 * THREADS))
+DEVICE void stage_one(const Args& A, u32 t0, float* smem, const X& view) {
+    const float* x = X_IN + (size_t)t0 * K;
+    float v[HELD][8], g[HELD][8], s = 0;
+#pragma unroll
+    for (int r = 0; r < HELD; r++) {
+        const u32 e = (r * WARPS + warp_index()) * 256 + lane_index() * 8;
+        float4 lo = make_float4(0, 0, 0, 0), hi = lo, g_lo = lo, g_hi = lo;
+        if (e < K) {
+            lo = *(const float4*)(x + e), hi = *(const float4*)(x + e + 4);
+            if (NORM) g_lo = *(const float4*)(NORM_WEIGHT + e), g_hi = *(const float4*)(NORM_WEIGHT + e + 4);
+        }
+        v[r][0] = lo.x, v[r][1] = lo.y, v[r][2] = lo.z, v[r][3] = lo.w;
+        v[r][4] = hi.x, v[r][5] = hi.y, v[r][6] = hi.z, v[r][7] = hi.w;
+        g[r][0] = g_lo.x, g[r][1] = g_lo.y, g[r][2] = g_lo.z, g[r][3] = g_lo.w;
+        g[r][4] = g_hi.x, g[r][5] = g_hi.y, g[r][6] = g_hi.z, g[r][7] = g_hi.w;
+        if (NORM) s = dot4(lo, lo, dot4(hi, hi, s));
+    }
+    const float factor = NORM ? 1.0f / sqrtf(block_sum<WARPS>(s, smem) / (float)K + NORM_EPS) : 1.0f;
+#pragma unroll
+    for (int r = 0; r < HELD; r++) {
+        const u32 first = (r * WARPS + warp_index()) * 256, e = first + lane_index() * 8;
+        if (first >= K) break;
+        if (NORM) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) v[r][i] = v[r][i] * factor * g[r][i];
+        }
+        put(view, v[r], 0, e, e < K);
+    }
+}
+
+// Activations of tokens t0 .. t0 + N of `rows`, to shared memory: tokens beyond the last are zeros.
+template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, float* smem, X& view) {
+    float* f = (float*)shared;
+    u8* q = shared + (NEED_F32 ? N * K * 4 : 0);
+    u8* eo = q + (NEED_Q ? N * K : 0);
+    // Sums first: they are read in pairs, and the scales may be an odd number.
+    float* sum = (float*)(eo + (NEED_EO ? N * K : 0));
+    float* scale = sum + N * (K / 16);
+    view.f = f, view.q = q, view.eo = eo, view.scale = scale, view.sum = sum;
+    if (N == 1 && K % 8 == 0 && HELD <= 4) {
+        stage_one(A, t0, smem, view);
+        return;
+    }
+
+    float factor[N];
+    if (NORM) {
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            float s = 0;
+            if (t0 + t < rows) {
+                const float* x = X_IN + (size_t)(t0 + t) * K;
+                if (K % 4 == 0) {
+                    for (u32 i = threadIdx.x * 4; i < K; i += THREADS * 4) {
+                        const float4 v = *(const float4*)(x + i);
+                        s = dot4(v, v, s);
+                    }
+                } else {
+                    for (u32 i = threadIdx.x; i < K; i += THREADS) s += x[i] * x[i];
+                }
+            }
+            factor[t] = s;
+        }
+        // One pass over shared memory for all tokens.
+        float* part = smem;
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            const float s = warp_sum(factor[t]);
+            if (lane_index() == 0) part[warp_index() * N + t] = s;
+        }
+        __syncthreads();
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            float s = 0;
+            for (int w = 0; w < WARPS; w++) s += part[w * N + t];
+            factor[t] = 1.0f / sqrtf(s / (float)K + NORM_EPS);
+        }
+    }
+    if (K % 8 != 0) {
+        // Rows of an odd width are plain numbers in shared memory.
+        for (int t = 0; t < N; t++) {
+            for (u32 i = threadIdx.x; i < K; i += THREADS) {
+                float v = t0 + t < rows ? X_IN[(size_t)(t0 + t) * K + i] : 0.0f;
+                if (NORM) v *= factor[t] * NORM_WEIGHT[i];
+                f[t * K + i] = v;
+            }
+        }
+        return;
+    }
+#pragma unroll
+    for (int t = 0; t < N; t++) {
+        const float* x = X_IN + (size_t)(t0 + t) * K;
+        // Whole warps stay together: lanes beyond the row work on zeros.
+        for (u32 first = warp_index() * 256; first < K; first += WARPS * 256) {
+            const u32 e = first + lane_index() * 8;
+            const bool inside = e < K;
+            float v[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+            if (inside && t0 + t < rows) {
+                const float4 lo = *(const float4*)(x + e), hi = *(const float4*)(x + e + 4);
+                v[0] = lo.x, v[1] = lo.y, v[2] = lo.z, v[3] = lo.w;
+                v[4] = hi.x, v[5] = hi.y, v[6] = hi.z, v[7] = hi.w;
+                if (NORM) {
+#pragma unroll
+                    for (int i = 0; i < 8; i++) v[i] = v[i] * factor[t] * NORM_WEIGHT[e + i];
+                }
+            }
+            put(view, v, t, e, inside);
+        }
+    }
+}
+
+// The first chunks of UNIT_ROWS rows, on their way.
+template <class W> struct Begun {
+    typename W::Chunk part[UNROLL][UNIT_ROWS];
+};
+template <class W> DEVICE Begun<W> begin_rows(const W w, u32 row, u32 n, u32 k_warp) {
+    Begun<W> b;
+    if (K % 8 != 0) return b;
+#pragma unroll
+    for (int u = 0; u < UNROLL; u++) {
+        const u32 c = (u * K_WARPS + k_warp) * 32 + lane_index();
+#pragma unroll
+        for (int r = 0; r < UNIT_ROWS; r++) {
+            if (c < K / W::ELEMENTS) b.part[u][r] = w.load(min(row + r, n - 1), c);
+        }
+    }
+    return b;
+}
+
+// acc[r][t] = row `row + r` of a weight of `n` rows times token t, this warp's share along the row.
+template <int N, class W>
+DEVICE void dot_rows(const W w, Begun<W>& b, const X& x, u32 row, u32 n, u32 k_warp, float (&acc)[UNIT_ROWS][N]) {
+#pragma unroll
+    for (int r = 0; r < UNIT_ROWS; r++) {
+#pragma unroll
+        for (int t = 0; t < N; t++) acc[r][t] = 0;
+    }
+    const u32 lane = k_warp * 32 + lane_index();
+    if (K % 8 != 0) {
+        for (u32 e = lane; e < K; e += 32 * K_WARPS) {
+#pragma unroll
+            for (int r = 0; r < UNIT_ROWS; r++) {
+                const float v = w.at(min(row + r, n - 1), e);
+#pragma unroll
+                for (int t = 0; t < N; t++) acc[r][t] = fmaf(v, x.f[t * K + e], acc[r][t]);
+            }
+        }
+        return;
+    }
+    const u32 chunks = K / W::ELEMENTS;
+    for (u32 c = lane; c < chunks; c += 32 * K_WARPS * UNROLL) {
+#pragma unroll
+        for (int u = 0; u < UNROLL; u++) {
+            const u32 here = c + u * 32 * K_WARPS, next = here + UNROLL * 32 * K_WARPS;
+            if (here < chunks) W::template dot<UNIT_ROWS, N>(b.part[u], x, here, acc);
+#pragma unroll
+            for (int r = 0; r < UNIT_ROWS; r++) {
+                if (next < chunks) b.part[u][r] = w.load(min(row + r, n - 1), next);
+            }
+        }
+    }
+}
+
+// The sum over the warp of acc[i / N][i % N] in lane i, 0 in lanes beyond.
+template <int N> DEVICE float collect(const float (&acc)[UNIT_ROWS][N]) {
+    float mine = 0;
+#pragma unroll
+    for (int r = 0; r < UNIT_ROWS; r++) {
+#pragma unroll
+        for (int t = 0; t < N; t++) {
+            const float s = warp_sum(acc[r][t]);
+            if (lane_index() == r * N + t) mine = s;
+        }
+    }
+    return mine;
+}
+
+// Units first..end of this block for tokens t0 .. t0 + N.
+template <int N> DEVICE void run(const Args& A, u32 first, u32 end, u32 t0, u32 rows, u8* shared, float* smem) {
+    X x;
+    stage<N>(A, t0, rows, shared, smem, x);
+    __syncthreads();
+    const u32 warp_group = warp_index() / K_WARPS, k_warp = warp_index() % K_WARPS;
+    for (u32 at = first; at < end; at += WARPS / K_WARPS) {
+        const u32 unit = at + warp_group;
+        float sums[MOST_PRODUCTS] = {0};
+        if (unit < end) {
+            UNIT_PRODUCTS
+        }
+        if (K_WARPS > 1) {
+            float* mine = smem + warp_index() * (MOST_PRODUCTS * 32) + lane_index();
+            if (unit < end) {
+                for (int p = 0; p < MOST_PRODUCTS; p++) mine[p * 32] = sums[p];
+            }
+            __syncthreads();
+            if (unit < end && k_warp == 0) {
+                for (int p = 0; p < MOST_PRODUCTS; p++) {
+                    float s = 0;
+                    for (int w = 0; w < K_WARPS; w++) s += mine[(w * MOST_PRODUCTS + p) * 32];
+                    sums[p] = s;
+                }
+            }
+        }
+        const u32 lane_row = lane_index() / N, t = t0 + lane_index() % N;
+        if (unit < end && k_warp == 0 && lane_index() < UNIT_ROWS * N && t < rows) {
+            UNIT_OUTPUTS
+        }
+        if (K_WARPS > 1) __syncthreads();
+    }
+}
+
+KERNEL {
+    extern __shared__ uint4 dynamic[];
+    const Args A = ARGS;
+    allow_next();
+    const u32 group = block_index();
+    const u32 first = (u32)((u64)UNITS * group / GRID_BLOCKS), end = (u32)((u64)UNITS * (group + 1) / GRID_BLOCKS);
+    if (group < GRID_BLOCKS) {
+        UNIT_FETCHES
+        if (NORM) {
+            for (u32 i = threadIdx.x * 32; i < K; i += THREADS * 32) fetch_line(NORM_WEIGHT + i);
+        }
+    }
+    wait_for_inputs();
+    if (group >= GRID_BLOCKS) return;
+    const u32 rows = ROWS;
+    u8* shared = (u8*)dynamic + ACTIVATIONS_AT;
+    float* smem = (float*)dynamic;
+    for (u32 t0 = 0; t0 < rows; t0 += MOST_TOKENS) {
+        const u32 left = rows - t0;
+        if (t0 > 0) __syncthreads();
+        if (MOST_TOKENS >= 8 && left > 4) {
+            run<8>(A, first, end, t0, rows, shared, smem);
+        } else if (MOST_TOKENS >= 4 && left > 2) {
+            run<4>(A, first, end, t0, rows, shared, smem);
+        } else if (MOST_TOKENS >= 2 && left > 1) {
+            run<2>(A, first, end, t0, rows, shared, smem);
+        } else {
+            run<1>(A, first, end, t0, rows, shared, smem);
+        }
+    }
+}

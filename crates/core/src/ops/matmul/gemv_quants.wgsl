@@ -1,0 +1,55 @@
+// One row of weight $W in planes times each of the step's rounded rows, the part of this lane: blocks of 32 quants.
+// dot(s (c - zero) + o, d q) = d (s (dot(c, q) - zero sum(q)) + o sum(q)), with one s and o for a group.
+fn dot_$W(row: u32, lane: u32) -> Sums {
+    var sums: Sums;
+    // A count that the compiler knows, so that it can load for several turns at once.
+    for (var turn = 0u; turn < (K / 32u + LANES - 1u) / LANES; turn++) {
+        let block = turn * LANES + lane;
+        if (K / 32u) % LANES != 0u && block >= K / 32u { break; }
+        var c: array<vec4<u32>, 2>;
+        if $W_BITS == 4u {
+            c[0] = $W[row * (K / 32u) + block];
+        } else {
+            c[0] = $W[row * (K / 16u) + 2u * block];
+            c[1] = $W[row * (K / 16u) + 2u * block + 1u];
+        }
+        var scale: array<f32, 2>;
+        var group_min: array<f32, 2>;
+        for (var g = 0u; g < 32u / $W_GROUP; g++) {
+            let group = (row * K + 32u * block) / $W_GROUP + g;
+            scale[g] = $W_half($W_AT_SCALES, group);
+            if $W_HAS_MIN { group_min[g] = $W_half($W_AT_MINS, group); }
+        }
+        for (var t = 0u; t < ROWS; t++) {
+            if ROWS == 1u || t < rows() {
+                let at = t * (ROUNDED_ROW / 4u) + 2u * block;
+                var half: array<i32, 2>;
+                if $W_BITS == 4u {
+                    let q0 = rounded_four(at + AT_PERMUTED / 4u);
+                    let q1 = rounded_four(at + AT_PERMUTED / 4u + 1u);
+                    let low = c[0] & vec4<u32>(0x0f0f0f0fu);
+                    let high = (c[0] >> vec4<u32>(4u)) & vec4<u32>(0x0f0f0f0fu);
+                    half[0] = dot4I8Packed(low.x, q0.x) + dot4I8Packed(high.x, q0.y) + dot4I8Packed(low.y, q0.z) + dot4I8Packed(high.y, q0.w);
+                    half[1] = dot4I8Packed(low.z, q1.x) + dot4I8Packed(high.z, q1.y) + dot4I8Packed(low.w, q1.z) + dot4I8Packed(high.w, q1.w);
+                } else {
+                    for (var h = 0u; h < 2u; h++) {
+                        let q = rounded_four(at + h);
+                        half[h] = dot4I8Packed(c[h].x, q.x) + dot4I8Packed(c[h].y, q.y) + dot4I8Packed(c[h].z, q.z) + dot4I8Packed(c[h].w, q.w);
+                    }
+                }
+                var sum = vec2<i32>(0);
+                if $W_ZERO != 0.0 || $W_HAS_MIN { sum = rounded_sums(t, block); }
+                var y: f32;
+                if $W_GROUP == 32u {
+                    y = scale[0] * (f32(half[0] + half[1]) - $W_ZERO * f32(sum.x + sum.y));
+                    if $W_HAS_MIN { y += group_min[0] * f32(sum.x + sum.y); }
+                } else {
+                    y = scale[0] * (f32(half[0]) - $W_ZERO * f32(sum.x)) + scale[1] * (f32(half[1]) - $W_ZERO * f32(sum.y));
+                    if $W_HAS_MIN { y += group_min[0] * f32(sum.x) + group_min[1] * f32(sum.y); }
+                }
+                sums[t] += y * rounded_scale(t, block);
+            }
+        }
+    }
+    return sums;
+}

@@ -1,0 +1,42 @@
+// The prologue as a dispatch of its own, one workgroup a row: norm, and rounding to int8 in blocks of 32.
+//
+// x_at, norm_at: activations [T][K] and the norm's weight; NORM, EPS. FLOATS: writes the normed row to `floats`, HALVES: in f16, two a word, to `halves`.
+// ROUNDED: writes rows of ROUNDED_ROW words to `rounded`: the quants in order (where NATURAL), the quants of every eight as
+// four even and four odd ones (where PERMUTED, for quants of 4 bits), a scale for 32, and the sums of every 16 quants.
+@compute @workgroup_size(WG)
+fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
+    let row = wid.x + wid.y * nwg.x;
+    if row >= rows() { return; }
+    var factor = 1.0;
+    if NORM {
+        var sum = 0.0;
+        for (var i = lid; i < K; i += WG) { let x = x_at(row * K + i); sum += x * x; }
+        factor = divide(1.0, sqrt(workgroup_sum(sum, lid) / f32(K) + EPS));
+    }
+    if FLOATS {
+        for (var i = lid; i < K; i += WG) { put_floats(row * K + i, x_at(row * K + i) * factor * norm_at(i)); }
+    }
+    if HALVES {
+        for (var i = lid; i < K / 2u; i += WG) {
+            let at = vec2<u32>(2u * i, 2u * i + 1u);
+            let x = vec2<f32>(x_at(row * K + at.x) * norm_at(at.x), x_at(row * K + at.y) * norm_at(at.y)) * factor;
+            let near = clamp(x, vec2<f32>(-65504.0), vec2<f32>(65504.0));
+            put_halves(row * (K / 2u) + i, f16_bits(near.x) | (f16_bits(near.y) << 16u));
+        }
+    }
+    if ROUNDED {
+        for (var block = lid; block < K / 32u; block += WG) { round_block(row, block, factor); }
+    }
+}
+
+fn round_block(row: u32, block: u32, factor: f32) {
+    let r = rounded_block(row, block, factor);
+    let at = row * ROUNDED_ROW + block * 8u;
+    for (var i = 0u; i < 8u; i++) {
+        if NATURAL { put_rounded(at + i, r.quants[i]); }
+        if PERMUTED { put_rounded(at + AT_PERMUTED + i, permuted_word(r, i)); }
+    }
+    put_rounded(row * ROUNDED_ROW + AT_SCALES + block, bitcast<u32>(r.scale));
+    put_rounded(row * ROUNDED_ROW + AT_SUMS + block * 2u, bitcast<u32>(r.sums.x));
+    put_rounded(row * ROUNDED_ROW + AT_SUMS + block * 2u + 1u, bitcast<u32>(r.sums.y));
+}

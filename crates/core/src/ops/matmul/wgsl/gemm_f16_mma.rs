@@ -1,0 +1,307 @@
+//! Many rows through cooperative matrices: activations and weights meet as f16, sums are f32.
+//!
+//! The prologue step rounds the activations to rows of f16, as many as whole tiles have. A workgroup makes a tile of an
+//! output, each of its subgroups a part of it in registers; both factors pass through workgroup memory, the next ones on
+//! their way while the present ones are multiplied. What an output's tree joins lies in the same part of the same
+//! subgroup, so its products share a tile of activations and meet in the epilogue, strip by strip.
+
+use super::*;
+use crate::precision::Rounding;
+
+/// How a tile is cut.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cut {
+    /// Side of a cooperative matrix.
+    side: usize,
+    /// Subgroups down and across a tile.
+    down: usize,
+    across: usize,
+    /// Rows of a subgroup's part, and columns of all products together.
+    rows: usize,
+    columns: usize,
+    /// Elements of a row that are staged at once.
+    depth: usize,
+    /// Threads of a subgroup.
+    lanes: usize,
+    /// Matrices are read in the workgroup's memory through fours of f16; Metal wants single ones.
+    is_wide: bool,
+}
+
+/// Numbers between the ends of a staged row, so that its neighbours lie in other banks.
+const GAP: usize = 8;
+
+impl Cut {
+    /// The cut for outputs of at most `products` products over rows of `k`; none where the adapter has no cooperative
+    /// matrices or no room.
+    fn new(bucket: RowBucket, k: usize, products: usize, caps: &WgslCaps) -> Option<Cut> {
+        let (_, most) = caps.subgroups.filter(|_| caps.coop > 0 && caps.f16)?;
+        let side = caps.coop as usize;
+        // Apple's adapters name a range of sizes; those with matrices have 32.
+        let lanes = if side == 8 { most.min(32) } else { most } as usize;
+        let shared = Cut { side, down: 2, across: 2, rows: 32, columns: 32, depth: 32, lanes, is_wide: side > 8 };
+        let deep = if k.is_multiple_of(64) { 64 } else { 32 };
+        let wide = Cut { across: 4, rows: 64, ..shared };
+        let cuts = [wide, Cut { depth: deep, ..shared }, shared, Cut { columns: 16, ..shared }];
+        let first = if bucket == RowBucket::Large { 0 } else { 3 };
+        let fits = |cut: &Cut| {
+            cut.bytes(products) <= caps.workgroup_bytes as usize && cut.threads() <= caps.invocations as usize
+        };
+        let fitted = |cut: &Cut| Cut { columns: cut.columns.max(products * side), ..*cut };
+        cuts[first..].iter().map(fitted).find(fits)
+    }
+
+    fn threads(&self) -> usize {
+        self.down * self.across * self.lanes
+    }
+
+    /// Rows of a tile.
+    fn tile_rows(&self) -> usize {
+        self.down * self.rows
+    }
+
+    /// Columns of one product in a tile, and in a subgroup's part.
+    fn tile_columns(&self, products: usize) -> usize {
+        self.across * self.part(products)
+    }
+
+    fn part(&self, products: usize) -> usize {
+        (self.columns / products / self.side).max(1) * self.side
+    }
+
+    /// Bytes of workgroup memory.
+    fn bytes(&self, products: usize) -> usize {
+        let staged = self.tile_rows() + products * self.tile_columns(products);
+        2 * staged * (self.depth + GAP) + 4 * self.strip(products) * self.down * self.across
+    }
+
+    /// Numbers of a strip: the matrices of a subgroup that lie side by side.
+    fn strip(&self, products: usize) -> usize {
+        products * self.part(products) * self.side
+    }
+}
+
+impl Plan<'_> {
+    /// The most products that one piece of an output has.
+    fn most_products(&self) -> usize {
+        self.slices.iter().map(|slice| self.weights_of(slice).len()).max().unwrap_or(1).max(1)
+    }
+
+    /// The cut, where all weights meet f16 and the adapter has cooperative matrices.
+    pub(super) fn cut(&self) -> Option<Cut> {
+        let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
+        let halves = |sig: &Sig| self.site.rounding(sig) == Rounding::F16;
+        if !self.k.is_multiple_of(32) || !self.site.ins[w0..o0].iter().all(halves) {
+            return None;
+        }
+        Cut::new(self.site.bucket, self.k, self.most_products(), &caps(self.site.target))
+    }
+
+    /// Both steps.
+    pub(super) fn gemm_f16_mma(&self, cut: Cut) -> Lowering {
+        let padded = Expr::CeilDiv(Box::new(self.rows()), cut.tile_rows() as u64) * cut.tile_rows() * (2 * self.k);
+        let halves = Arg::Scratch(0);
+        let launches = vec![self.prologue(None, None, Some(halves)), self.mma_launch(cut, halves)];
+        Lowering::Steps { launches, scratch: vec![padded] }
+    }
+
+    fn mma_launch(&self, cut: Cut, halves: Arg) -> Launch {
+        let mut w = self.begin("matmul/gemm_f16_mma", cut.threads() as u32);
+        w.enable("f16");
+        w.enable("wgpu_cooperative_matrix");
+        let most = self.most_products();
+        w.number("ROWS", cut.tile_rows());
+        w.number("SUBGROUPS", cut.down * cut.across);
+        w.number("DEPTH", cut.depth);
+        let unit = if cut.is_wide { 4 } else { 1 };
+        let of = if cut.is_wide { "vec4<f16>" } else { "f16" };
+        let stride = (cut.depth + GAP) / unit;
+        w.number("STRIDE", stride);
+        w.line(format!("var<workgroup> tile_x: array<{of}, {}>;", cut.tile_rows() * stride));
+        w.line(format!("var<workgroup> tile_w: array<{of}, {}>;", most * cut.tile_columns(most) * stride));
+        w.line(format!("var<workgroup> strips: array<f32, {}>;", cut.strip(most) * cut.down * cut.across));
+        w.bind("x", "vec4<f16>", halves, Access::Read);
+        w.line(include_str!("../gemm_f16_mma.wgsl"));
+        for tile in ["tile_x", "tile_w"] {
+            w.line(format!("fn put_{tile}(at: u32, h: Halves) {{"));
+            match cut.is_wide {
+                true => w.line(format!("    {tile}[at / 4u] = h.a;\n    {tile}[at / 4u + 1u] = h.b;")),
+                false => (0..8).for_each(|i| {
+                    let part = if i < 4 { "a" } else { "b" };
+                    w.line(format!("    {tile}[at + {i}u] = h.{part}[{}];", i % 4));
+                }),
+            }
+            w.line("}");
+        }
+        let side = cut.side;
+        for (name, scalar, role) in [("MatA", "f16", "A"), ("MatB", "f16", "B"), ("MatC", "f32", "C")] {
+            w.line(format!("alias {name} = coop_mat{side}x{side}<{scalar}, {role}>;"));
+        }
+        self.mma_weights(&mut w);
+        for (o, slice) in self.slices.iter().enumerate() {
+            self.mma_output(&mut w, o, slice, &cut, unit);
+        }
+        w.line("@compute @workgroup_size(WG)");
+        w.line("fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,");
+        w.line("        @builtin(local_invocation_index) lid: u32, @builtin(subgroup_id) subgroup: u32) {");
+        w.line("    part = subgroup % SUBGROUPS;");
+        // Neighbours share a tile of weights: they are the larger factor.
+        w.line("    let downs = (rows() + ROWS - 1u) / ROWS;");
+        w.line("    let g = wid.x + wid.y * nwg.x;");
+        w.line("    let m = g % downs;\n    let n = g / downs;");
+        let mut end = 0;
+        for (o, slice) in self.slices.iter().enumerate() {
+            let from = end;
+            let products = self.weights_of(slice).len().max(1);
+            end += slice.width.div_ceil(cut.tile_columns(products));
+            let otherwise = if o > 0 { "else " } else { "" };
+            w.line(format!("    {otherwise}if n < {end}u {{ out_{o}(m, n - {from}u, lid); }}"));
+        }
+        w.line("}");
+        let downs = Expr::CeilDiv(Box::new(self.rows()), cut.tile_rows() as u64);
+        let all = self.op.cost(self.site);
+        let read = self.site.ins[self.op.first_weight()..].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+        w.launch(downs * end, Cost { read: read + self.rows() * (2 * self.k), ..all })
+    }
+
+    /// Weights, each with `raw` (numbers 8i … 8i + 8 of a row as they are stored) and `halves` of that; operands, outputs.
+    fn mma_weights(&self, w: &mut Wgsl) {
+        let o0 = self.op.first_operand();
+        for (i, Weight { arg, sig, .. }) in self.weights.iter().enumerate() {
+            let (name, arg) = (format!("w{i}"), *arg);
+            w.number(&format!("{name}_ROWS"), sig.rows.constant().unwrap_or(0) as usize);
+            let (of, raw, halves) = if wgsl::planes(w, &name, arg, sig) {
+                w.line(include_str!("../gemm_f16_mma_planes.wgsl").replace("$W", &name));
+                continue;
+            } else if sig.dtype == DType::F16 {
+                let raw = "let at = row * (K / 4u) + 2u * i; return Halves($W[at], $W[at + 1u]);";
+                ("vec4<f16>", ("Halves", raw), "return raw;")
+            } else if sig.dtype == DType::BF16 {
+                let halves = "return rounded(Eight(vec4<f32>(unpack_bf16(raw.x), unpack_bf16(raw.y)), \
+                     vec4<f32>(unpack_bf16(raw.z), unpack_bf16(raw.w))));";
+                ("vec4<u32>", ("vec4<u32>", "return $W[row * (K / 8u) + i];"), halves)
+            } else {
+                let raw = "let at = row * (K / 4u) + 2u * i; return Eight($W[at], $W[at + 1u]);";
+                ("vec4<f32>", ("Eight", raw), "return rounded(raw);")
+            };
+            w.bind(&name, of, arg, Access::Read);
+            w.line(format!("alias {name}_Raw = {};", raw.0));
+            let raw = raw.1.replace("$W", &name);
+            w.line(format!("fn {name}_raw(row: u32, i: u32) -> {name}_Raw {{ {raw} }}"));
+            w.line(format!("fn {name}_halves(raw: {name}_Raw, row: u32, i: u32) -> Halves {{ {halves} }}"));
+        }
+        for (i, sig) in self.site.ins[o0..].iter().enumerate() {
+            w.read(&format!("o{i}"), Arg::In(o0 + i), sig.dtype);
+        }
+        for (i, sig) in self.site.outs.iter().enumerate() {
+            w.write(&format!("y{i}"), Arg::Out(i));
+            w.number(&format!("Y{i}_WIDTH"), sig.width);
+        }
+    }
+
+    /// `out_o(m, tile, lid)`: a tile of one piece. Everything is written out: matrices are in registers only so.
+    fn mma_output(&self, w: &mut Wgsl, o: usize, slice: &OutputSlice, cut: &Cut, unit: usize) {
+        let used = self.weights_of(slice);
+        let (y, width, column) = (slice.y, slice.width(), slice.column());
+        let (side, threads, depth) = (cut.side, cut.threads(), cut.depth);
+        let (part, columns) = (cut.part(used.len()), cut.tile_columns(used.len()));
+        let (down, across) = (cut.rows / side, part / side);
+        let each = || (0..down).flat_map(|i| (0..across).map(move |j| (i, j)));
+        // What a thread carries of a factor with so many rows: eights of rows.
+        let eights = depth / 8;
+        let loads = |rows: usize| (rows * eights).div_ceil(threads);
+        let place = |rows: usize, turn: usize| match rows * eights {
+            all if all.is_multiple_of(threads) => format!("lid + {}u", turn * threads),
+            all => format!("min(lid + {}u, {}u)", turn * threads, all - 1),
+        };
+        w.line(format!("fn out_{o}(m: u32, tile: u32, lid: u32) {{"));
+        for turn in 0..loads(cut.tile_rows()) {
+            w.line(format!("    let xe{turn} = {};", place(cut.tile_rows(), turn)));
+            w.line(format!(
+                "    let xa{turn} = (m * ROWS + xe{turn} / {eights}u) * (K / 4u) + xe{turn} % {eights}u * 2u;"
+            ));
+            w.line(format!("    var x{turn} = Halves(x[xa{turn}], x[xa{turn} + 1u]);"));
+        }
+        for p in &used {
+            for turn in 0..loads(columns) {
+                let v = format!("{p}_{turn}");
+                w.line(format!("    let we{v} = {};", place(columns, turn)));
+                w.line(format!("    let wr{v} = min(tile * {columns}u + we{v} / {eights}u, w{p}_ROWS - 1u);"));
+                w.line(format!("    let wi{v} = we{v} % {eights}u;"));
+                w.line(format!("    var w{v} = w{p}_raw(wr{v}, wi{v});"));
+            }
+        }
+        for p in &used {
+            each().for_each(|(i, j)| w.line(format!("    var c{p}_{i}_{j}: MatC;")));
+        }
+        w.line(format!("    let part_row = part / {}u * {}u;", cut.across, cut.rows));
+        w.line(format!("    let part_column = part % {}u * {part}u;", cut.across));
+        w.line(format!("    for (var k = 0u; k < K / {depth}u; k++) {{"));
+        w.line("        workgroupBarrier();");
+        let at = |e: &str| format!("{e} / {eights}u * {}u + {e} % {eights}u * 8u", depth + GAP);
+        for turn in 0..loads(cut.tile_rows()) {
+            w.line(format!("        put_tile_x({}, x{turn});", at(&format!("xe{turn}"))));
+        }
+        for (place, p) in used.iter().enumerate() {
+            for turn in 0..loads(columns) {
+                let v = format!("{p}_{turn}");
+                let from = place * columns * (depth + GAP);
+                let halves = format!("w{p}_halves(w{v}, wr{v}, wi{v} + k * {eights}u)");
+                w.line(format!("        put_tile_w({from}u + {}, {halves});", at(&format!("we{v}"))));
+            }
+        }
+        w.line("        workgroupBarrier();");
+        w.line(format!("        if k + 1u < K / {depth}u {{"));
+        for turn in 0..loads(cut.tile_rows()) {
+            let next = format!("xa{turn} + (k + 1u) * {}u", depth / 4);
+            w.line(format!("            x{turn} = Halves(x[{next}], x[{next} + 1u]);"));
+        }
+        for p in &used {
+            for turn in 0..loads(columns) {
+                let v = format!("{p}_{turn}");
+                w.line(format!("            w{v} = w{p}_raw(wr{v}, wi{v} + (k + 1u) * {eights}u);"));
+            }
+        }
+        w.line("        }");
+        for k in (0..depth).step_by(side) {
+            for i in 0..down {
+                let at = format!("(part_row + {}u) * STRIDE + {}u", i * side, k / unit);
+                w.line(format!("        let a{k}_{i} = coopLoadT<MatA>(&tile_x[{at}], STRIDE);"));
+            }
+            for (place, p) in used.iter().enumerate() {
+                for j in 0..across {
+                    let row = place * columns + j * side;
+                    let at = format!("(part_column + {row}u) * STRIDE + {}u", k / unit);
+                    w.line(format!("        let b{k}_{p}_{j} = coopLoad<MatB>(&tile_w[{at}], STRIDE);"));
+                    for i in 0..down {
+                        let c = format!("c{p}_{i}_{j}");
+                        w.line(format!("        {c} = coopMultiplyAdd(a{k}_{i}, b{k}_{p}_{j}, {c});"));
+                    }
+                }
+            }
+        }
+        w.line("    }");
+        let (block, strip) = (side * part, used.len() * side * part);
+        for i in 0..down {
+            w.line("    workgroupBarrier();");
+            for (place, p) in used.iter().enumerate() {
+                for j in 0..across {
+                    let at = format!("part * {strip}u + {}u", place * block + j * side);
+                    w.line(format!("    coopStoreT(c{p}_{i}_{j}, &strips[{at}], {part}u);"));
+                }
+            }
+            w.line("    workgroupBarrier();");
+            w.line(format!("    for (var e = lid; e < {}u; e += WG) {{", block * cut.down * cut.across));
+            w.line(format!("        let of_part = e / {block}u;\n        let i = e % {block}u;"));
+            let row = format!("of_part / {}u * {}u + {}u + i / {part}u", cut.across, cut.rows, i * side);
+            w.line(format!("        let t = m * ROWS + {row};"));
+            w.line(format!("        let n = tile * {columns}u + of_part % {}u * {part}u + i % {part}u;", cut.across));
+            w.line(format!("        if t < rows() && n < {width} {{"));
+            for (place, p) in used.iter().enumerate() {
+                w.line(format!("            let p{p} = strips[of_part * {strip}u + {}u + i];", place * block));
+            }
+            w.line(format!("            y{y}[t * Y{y}_WIDTH + {column}] = {};", self.value(slice)));
+            w.line("        }\n    }");
+        }
+        w.line("}");
+    }
+}

@@ -1,0 +1,290 @@
+//! What a model definition writes with: named parts, in the order of the paper.
+
+use onetrip_core::graph::{Graph, Source, ValueId};
+use onetrip_core::ops::OpDef;
+use onetrip_core::ops::attention::Attention;
+use onetrip_core::ops::cache_write::CacheWrite;
+use onetrip_core::ops::conv::Conv;
+use onetrip_core::ops::delta_net::{DeltaNet, Front};
+use onetrip_core::ops::elementwise::Elementwise;
+use onetrip_core::ops::embed::Embed;
+use onetrip_core::ops::gather_rows::GatherRows;
+use onetrip_core::ops::l2_norm::L2Norm;
+use onetrip_core::ops::matmul::Matmul;
+use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
+use onetrip_core::ops::rope::Rope;
+use onetrip_core::ops::sample::Sample;
+use onetrip_ir::formats::DType;
+use onetrip_ir::tensor::ShapeError;
+use onetrip_ir::tensor::Slice;
+use onetrip_ir::tensor::{Cache, Sig};
+use onetrip_ir::tree::Tree;
+
+pub use onetrip_ir::tree::Unary;
+
+use crate::config::{Config, Recurrent};
+use crate::files::FileError;
+use crate::weights::Weights;
+use onetrip_core::ops::rope::frequencies::RopeConfig;
+
+/// Why a graph could not be built.
+#[derive(Debug, thiserror::Error)]
+pub enum BuildError {
+    /// A weight is missing or cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Weights of shapes that do not fit the configuration.
+    #[error("{file}: {error}; the weights do not fit the configuration: fetch or convert the model again")]
+    Shape {
+        /// The file.
+        file: String,
+        /// What does not fit.
+        error: ShapeError,
+    },
+}
+
+/// What is made of the logits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Want {
+    /// The next token of each sequence, with room for so many best tokens.
+    Sample {
+        /// Best tokens reported.
+        top: usize,
+    },
+    /// Logits of the last row of each sequence.
+    LastLogits,
+    /// Logits of every row.
+    AllLogits,
+}
+
+type Made = Result<ValueId, BuildError>;
+
+/// A graph in the making.
+pub struct GraphBuilder<'a> {
+    /// The model's shape.
+    pub config: &'a Config,
+    graph: Graph,
+    weights: &'a mut Weights,
+    cache_type: DType,
+    want: Want,
+    /// `blk.3.` within layer 3, empty outside.
+    prefix: String,
+    states: Vec<Sig>,
+}
+
+impl<'a> GraphBuilder<'a> {
+    /// An empty graph.
+    pub fn new(config: &'a Config, weights: &'a mut Weights, cache_type: DType, want: Want) -> GraphBuilder<'a> {
+        let (graph, prefix, states) = Default::default();
+        GraphBuilder { config, graph, weights, cache_type, want, prefix, states }
+    }
+
+    /// Adds what follows the logits and gives the graph and the states it needs.
+    pub fn finish(mut self, logits: ValueId) -> Result<(Graph, Vec<Sig>), BuildError> {
+        let out = match self.want {
+            Want::Sample { top } => self.push("sample", Sample { top }, &[logits])?,
+            _ => logits,
+        };
+        self.graph.outputs = vec![out];
+        Ok((self.graph, self.states))
+    }
+
+    /// Begins a layer: names of parts and weights are its own until the next one.
+    pub fn layer(&mut self, layer: usize) {
+        self.prefix = format!("blk.{layer}.");
+    }
+
+    /// Ends the layers.
+    pub fn end_of_layers(&mut self) {
+        self.prefix.clear();
+    }
+
+    fn push(&mut self, name: &str, op: impl Into<onetrip_core::ops::Op>, ins: &[ValueId]) -> Made {
+        Ok(self.push_all(name, op, ins)?[0])
+    }
+
+    fn push_all(
+        &mut self,
+        name: &str,
+        op: impl Into<onetrip_core::ops::Op>,
+        ins: &[ValueId],
+    ) -> Result<Vec<ValueId>, BuildError> {
+        let file = self.weights.file().name().to_string();
+        let made = self.graph.push(format!("{}{name}", self.prefix), op, ins);
+        made.map_err(|error| BuildError::Shape { file, error })
+    }
+
+    fn source(&mut self, name: &str, index: usize, sig: Sig) -> ValueId {
+        let found = self.graph.values.iter().position(|v| v.source == Source::Weight(index));
+        found.unwrap_or_else(|| self.graph.source(name, sig, Source::Weight(index)))
+    }
+
+    fn weight(&mut self, name: &str) -> Made {
+        let name = format!("{}{name}", self.prefix);
+        let (index, sig) = self.weights.get(&name)?;
+        Ok(self.source(&name, index, sig))
+    }
+
+    fn weight_if_there(&mut self, name: &str) -> Result<Option<ValueId>, BuildError> {
+        let name = format!("{}{name}", self.prefix);
+        Ok(self.weights.find(&name)?.map(|(index, sig)| self.source(&name, index, sig)))
+    }
+
+    /// Rows of the embedding table for the batch's tokens.
+    pub fn embed(&mut self) -> Made {
+        let table = self.weight("token_embd.weight")?;
+        self.push("token_embd", Embed { scale: 1.0 }, &[table])
+    }
+
+    /// `x · factor`.
+    pub fn scale(&mut self, name: &str, x: ValueId, factor: f32) -> Made {
+        self.push(name, Elementwise::scale(factor), &[x])
+    }
+
+    /// RMS norm of rows, times the weight of that name.
+    pub fn norm(&mut self, x: ValueId, name: &str) -> Made {
+        self.norm_of(x, name, WHOLE_ROW)
+    }
+
+    /// RMS norm of every head, times the weight of that name.
+    pub fn head_norm(&mut self, x: ValueId, name: &str) -> Made {
+        self.norm_of(x, name, self.config.head_dim)
+    }
+
+    /// RMS norm of every `dim` numbers, times the weight of that name.
+    pub fn norm_of(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
+        let weight = self.weight(&format!("{name}.weight"))?;
+        let normed = self.push(name, RmsNorm::plain(self.config.eps, dim), &[x])?;
+        self.push(name, Elementwise::mul(), &[normed, weight])
+    }
+
+    /// `x · Wᵀ`, plus the bias where the file has one.
+    pub fn linear(&mut self, x: ValueId, name: &str) -> Made {
+        let weight = self.weight(&format!("{name}.weight"))?;
+        let y = self.push(name, Matmul::plain(), &[x, weight])?;
+        match self.weight_if_there(&format!("{name}.bias"))? {
+            Some(bias) => self.push(&format!("{name}_bias"), Elementwise::add(), &[y, bias]),
+            None => Ok(y),
+        }
+    }
+
+    /// `activation(gate) · up`.
+    pub fn glu(&mut self, activation: Unary, gate: ValueId, up: ValueId) -> Made {
+        self.push("ffn_act", Elementwise::glu(activation), &[gate, up])
+    }
+
+    /// `a + b`.
+    pub fn add(&mut self, name: &str, a: ValueId, b: ValueId) -> Made {
+        self.push(name, Elementwise { tree: Tree::sum(Tree::In(0), Tree::In(1)) }, &[a, b])
+    }
+
+    /// `a · b`.
+    pub fn mul(&mut self, name: &str, a: ValueId, b: ValueId) -> Made {
+        self.push(name, Elementwise::mul(), &[a, b])
+    }
+
+    /// `x` plus the weight row of that name.
+    pub fn add_row(&mut self, x: ValueId, name: &str) -> Made {
+        let row = self.weight(name)?;
+        self.push(&name.replace('.', "_"), Elementwise::add(), &[x, row])
+    }
+
+    /// `x` times the weight row of that name.
+    pub fn mul_row(&mut self, x: ValueId, name: &str) -> Made {
+        let row = self.weight(name)?;
+        self.push(name, Elementwise::mul(), &[x, row])
+    }
+
+    /// `f(x)`.
+    pub fn unary(&mut self, f: Unary, x: ValueId, name: &str) -> Made {
+        self.push(name, Elementwise::unary(f), &[x])
+    }
+
+    /// Of every `group` numbers the `len` from `start` on.
+    pub fn slice(&mut self, x: ValueId, name: &str, group: usize, start: usize, len: usize) -> Made {
+        self.push(name, Slice { group, start, len }, &[x])
+    }
+
+    /// Every `dim` numbers divided by their length.
+    pub fn l2_norm(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
+        self.push(name, L2Norm { eps: self.config.eps, dim, view: None }, &[x])
+    }
+
+    /// The shape of the recurrent layers; an error if the configuration has none.
+    pub fn recurrent(&self) -> Result<Recurrent, BuildError> {
+        let missing = || {
+            let why = "the configuration says nothing of recurrent layers (keys `ssm.*`)".to_string();
+            BuildError::Shape { file: self.weights.file().name().into(), error: ShapeError { op: DeltaNet::NAME, why } }
+        };
+        self.config.recurrent.ok_or_else(missing)
+    }
+
+    /// A state of the engine, new in this layer.
+    fn state(&mut self, name: &str, sig: Sig) -> ValueId {
+        let index = Source::State(self.states.len());
+        self.states.push(sig.clone());
+        self.graph.source(format!("{}{name}", self.prefix), sig, index)
+    }
+
+    /// Causal convolution of every channel with the filters of that name; the last inputs stay in a recurrent state.
+    pub fn conv(&mut self, x: ValueId, name: &str, taps: usize) -> Made {
+        let filter = self.weight(&format!("{name}.weight"))?;
+        let width = self.graph.values[x].sig.width;
+        let state = self.state("conv_state", Sig::recurrent((taps - 1) * width));
+        self.push(name, Conv { taps, heads: None }, &[x, filter, state])
+    }
+
+    /// The gated delta rule on q, k, v, the logarithm of the decay, and beta; its state stays with the sequence.
+    pub fn delta_net(&mut self, ins: [ValueId; 5], r: Recurrent) -> Made {
+        let (k_heads, v_heads, k_dim, v_dim) = (r.k_heads, r.v_heads, r.state, r.state);
+        let scale = 1.0 / (k_dim as f32).sqrt();
+        let delta = DeltaNet { k_heads, v_heads, k_dim, v_dim, scale, front: Front::Separate, norm: None };
+        let state = self.state("delta_state", Sig::recurrent(delta.state_width()));
+        let [q, k, v, g, beta] = ins;
+        self.push("delta_net", delta, &[q, k, v, g, beta, state])
+    }
+
+    /// A rotary embedding, with the divisors that the file may bring (`rope_freqs.weight`).
+    pub fn rope_table(&mut self, rope: &RopeConfig) -> Result<usize, BuildError> {
+        let divisors = self.weights.find("rope_freqs.weight")?.map(|(i, _)| self.weights.row(i));
+        Ok(self.graph.rope_table(rope.spec(divisors.as_deref())))
+    }
+
+    /// Rotates `heads` heads by a rotary table.
+    pub fn rope(&mut self, x: ValueId, name: &str, heads: usize, table: usize) -> Made {
+        let (dim, neox) = (self.config.head_dim, self.config.neox);
+        let pairs = self.graph.ropes[table].inv_freq.len();
+        self.push(name, Rope { heads, dim, pairs, neox, table, norm: None, view: None }, &[x])
+    }
+
+    /// Writes k and v to the layer's cache, then attention over it.
+    pub fn attention(&mut self, q: ValueId, k: ValueId, v: ValueId, window: Option<u32>) -> Made {
+        let c = self.config;
+        let cache = Cache { heads: c.kv_heads, dim: c.head_dim };
+        let mut written = [0; 2];
+        for ((x, name), out) in [(k, "cache_k"), (v, "cache_v")].into_iter().zip(&mut written) {
+            let state = self.state(name, Sig::state(cache, self.cache_type));
+            *out = self.push(name, CacheWrite { pair: false, rope: None }, &[x, state])?;
+        }
+        let scale = c.attention_scale.unwrap_or(1.0 / (c.head_dim as f32).sqrt());
+        let attention = Attention { window, ..Attention::plain(c.heads, c.kv_heads, c.head_dim, scale) };
+        self.push("attention", attention, &[q, written[0], written[1]])
+    }
+
+    /// The rows whose logits are wanted.
+    pub fn logit_rows(&mut self, x: ValueId) -> Made {
+        if self.want == Want::AllLogits {
+            return Ok(x);
+        }
+        self.push("logit_rows", GatherRows, &[x])
+    }
+
+    /// Logits: times the head, or the embedding table where there is no head of its own.
+    pub fn head(&mut self, x: ValueId) -> Made {
+        let weight = match self.weight_if_there("output.weight")? {
+            Some(weight) => weight,
+            None => self.weight("token_embd.weight")?,
+        };
+        self.push("output", Matmul::plain(), &[x, weight])
+    }
+}

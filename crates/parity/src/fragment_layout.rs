@@ -1,0 +1,260 @@
+//! Values that go from one op to the next as rounded pieces: where a plan has them, and that no bit of a result changes.
+
+use std::sync::Arc;
+
+use libtest_mimic::{Failed, Trial};
+use onetrip_core::compile::layout::Layouts;
+use onetrip_core::compile::lower::lower;
+use onetrip_core::fuse::Fuse;
+use onetrip_core::graph::{Graph, Source, ValueId};
+use onetrip_core::ops::attention::{Attention, Gate};
+use onetrip_core::ops::cache_write::CacheWrite;
+use onetrip_core::ops::elementwise::Elementwise;
+use onetrip_core::ops::matmul::Matmul;
+use onetrip_core::ops::rope::Rope;
+use onetrip_core::probe::Silent;
+use onetrip_core::record::record;
+use onetrip_core::selftest::{Rng, on_target, random_batch, random_weight};
+use onetrip_ir::batch::RopeSpec;
+use onetrip_ir::context::LoweringContext;
+use onetrip_ir::device::{Device, TestDevice, WeightData};
+use onetrip_ir::expr::{Bind, Expr};
+use onetrip_ir::formats::DType;
+use onetrip_ir::plan::{Operand, Plan};
+use onetrip_ir::simd::Isa;
+use onetrip_ir::target::{Compute, CudaCaps, RowBucket, Target, WgslCaps};
+use onetrip_ir::tensor::{Cache, Sig};
+use onetrip_ir::tree::{Tree, Unary};
+
+use crate::emulated::Emulated;
+use crate::random::filled;
+
+/// The tests.
+pub fn tests() -> Vec<Trial> {
+    let ignored = Emulated::new().is_none();
+    let same = || {
+        let more = |rows| Form { rows, seqs: rows, ..Form::default() };
+        let bf16 = Form { compute: Compute::Bf16, dtype: DType::Q8_0, gated: true, ..more(17) };
+        [more(9), more(17), more(32), more(33), bf16].into_iter().try_for_each(equal)
+    };
+    vec![
+        Trial::test("fragment_layout/are what one matmul of 9 to 64 rows rounds", where_they_are),
+        Trial::test("fragment_layout/save a dispatch each and change no bit", same).with_ignored_flag(ignored),
+    ]
+}
+
+/// Who else sees the values between the ops.
+#[derive(Clone, Copy, PartialEq)]
+enum Seen {
+    Nobody,
+    /// They are outputs of the graph.
+    Outside,
+    /// Another op reads them.
+    Twice,
+    /// The last product's op reads its x as its residual too.
+    Residual,
+}
+
+/// From queries, keys and values to the end of a layer, with what may be different about it.
+#[derive(Clone, Copy)]
+struct Form {
+    rows: u64,
+    seqs: u64,
+    heads: usize,
+    ffn: usize,
+    gated: bool,
+    dtype: DType,
+    compute: Compute,
+    target: Target,
+    seen: Seen,
+}
+
+impl Default for Form {
+    fn default() -> Form {
+        Form {
+            rows: 32,
+            seqs: 32,
+            heads: 4,
+            ffn: 384,
+            gated: false,
+            dtype: DType::Q4_0,
+            compute: Compute::Int8,
+            target: Target::Cuda(CudaCaps::default()),
+            seen: Seen::Nobody,
+        }
+    }
+}
+
+const DIM: usize = 64;
+const WIDTH: usize = 128;
+
+/// A layer with what its ops take from outside.
+struct Layer {
+    graph: Graph,
+    weights: Vec<Sig>,
+    states: Vec<Sig>,
+}
+
+impl Form {
+    fn bind(&self) -> Bind {
+        Bind { t: self.rows, s: self.seqs, l: self.rows / self.seqs + 290 }
+    }
+
+    fn layer(&self) -> Result<Layer, Failed> {
+        let inv_freq = (0..DIM / 2).map(|i| 10000f32.powf(-(i as f32) / 32.0)).collect();
+        let graph = Graph { ropes: vec![RopeSpec { inv_freq, factor: 1.0 }], ..Graph::default() };
+        let mut l = Layer { graph, weights: vec![], states: vec![] };
+        let mut weight = |sig: Sig| {
+            let sig = on_target(&sig, self.target, self.compute);
+            l.weights.push(sig.clone());
+            l.graph.source("weight", sig, Source::Weight(l.weights.len() - 1))
+        };
+        let rows = |width| Sig::slot(Expr::T, width);
+        let matrix = |n, k| Sig::weight(n, k, self.dtype);
+        let (heads, kv_heads, q_width) = (self.heads, 1, self.heads * DIM);
+        let q = weight(rows(if self.gated { 2 * q_width } else { q_width }));
+        let [k, v] = [(); 2].map(|_| weight(rows(DIM)));
+        let (residual, norm) = (weight(rows(WIDTH)), weight(Sig::weight(1, WIDTH, DType::F32)));
+        let o = weight(matrix(WIDTH, q_width));
+        let [gate, up] = [(); 2].map(|_| weight(matrix(self.ffn, WIDTH)));
+        let down = weight(matrix(WIDTH, self.ffn));
+        let cache = Sig::state(Cache { heads: kv_heads, dim: DIM }, DType::F16);
+        l.states = vec![cache; 2];
+        let [keys, values] = [0, 1].map(|i| l.graph.source("cache", l.states[i].clone(), Source::State(i)));
+
+        let rope = |heads| Rope { heads, dim: DIM, pairs: DIM / 2, neox: true, table: 0, norm: None, view: None };
+        let attention = Attention {
+            gate: if self.gated { Gate::Packed } else { Gate::None },
+            q_rope: Some(rope(heads)),
+            write: Some(CacheWrite { pair: true, rope: Some(rope(kv_heads)) }),
+            ..Attention::plain(heads, kv_heads, DIM, 0.125)
+        };
+        let add = Tree::sum(Tree::In(0), Tree::In(1));
+        let projection = Matmul { products: 1, outputs: vec![add], norm: None };
+        let glu = Tree::product(Tree::unary(Unary::Silu, Tree::In(0)), Tree::In(1));
+        let gate_up = Matmul { products: 2, outputs: vec![glu], norm: Some(1e-6) };
+        let g = &mut l.graph;
+        let y = g.push("attention", attention, &[q, k, v, keys, values])?[0];
+        let x = g.push("o", projection.clone(), &[y, o, residual])?[0];
+        let h = g.push("gate+up", gate_up, &[x, norm, gate, up])?[0];
+        let end = g.push("down", projection, &[h, down, if self.seen == Seen::Residual { h } else { x }])?[0];
+        g.outputs = vec![end];
+        match self.seen {
+            Seen::Nobody | Seen::Residual => {}
+            Seen::Outside => g.outputs.extend([y, h]),
+            Seen::Twice => {
+                let twice = [y, h].map(|v: ValueId| g.push("second reader", Elementwise::scale(2.0), &[v]));
+                twice.into_iter().try_for_each(|made| made.map(|v| g.outputs.extend(v)))?;
+            }
+        }
+        Ok(l)
+    }
+
+    fn plan(&self, graph: Graph) -> Result<Plan, Failed> {
+        let ctx = LoweringContext {
+            tokens: RowBucket::of(self.rows as usize),
+            seqs: RowBucket::of(self.seqs as usize),
+            one_each: self.rows == self.seqs,
+            compute: self.compute,
+            target: self.target,
+        };
+        Ok(lower(graph, ctx, &Fuse::None, &Layouts::new(), "test")?)
+    }
+
+    /// Who makes pieces, and who reads them.
+    fn pieces(&self) -> Result<[Vec<String>; 2], Failed> {
+        let plan = self.plan(self.layer()?.graph)?;
+        let names = |is_written: bool| {
+            let is_one = |o: &Operand| o.is_written == is_written && o.sig.as_ref().is_some_and(Sig::is_mma_fragment);
+            plan.dispatches.iter().filter(|d| d.operands.iter().any(is_one)).map(|d| d.name.clone()).collect()
+        };
+        Ok([names(true), names(false)])
+    }
+}
+
+fn where_they_are() -> Result<(), Failed> {
+    let usual = Form::default();
+    let of = |rows, seqs| Form { rows, seqs, ..usual };
+    let (both, attention, gate_up): (&[&str], &[&str], &[&str]) =
+        (&["attention", "gate+up"], &["attention"], &["gate+up"]);
+    let wgsl = WgslCaps { coop: 16, ..WgslCaps::default() };
+    let forms = [
+        ("9 rows", of(9, 9), both),
+        ("32 rows", usual, both),
+        ("64 rows", of(64, 64), both),
+        ("one row", of(1, 1), &[]),
+        ("8 rows", of(8, 8), &[]),
+        ("65 rows", of(65, 65), &[]),
+        ("32 rows of two sequences", of(32, 2), gate_up),
+        ("bf16", Form { compute: Compute::Bf16, ..usual }, both),
+        ("f32", Form { compute: Compute::F32, ..usual }, &[]),
+        ("weights that are not quantized", Form { dtype: DType::F16, ..usual }, &[]),
+        ("heads that do not fill 128 columns", Form { heads: 3, ..usual }, gate_up),
+        ("a product that does not fill 128 columns", Form { ffn: 320, ..usual }, attention),
+        ("outputs", Form { seen: Seen::Outside, ..usual }, &[]),
+        ("other readers", Form { seen: Seen::Twice, ..usual }, &[]),
+        ("an x that is its own residual", Form { seen: Seen::Residual, ffn: WIDTH, ..usual }, attention),
+        ("a GPU without tensor cores", Form { target: cuda(70), ..usual }, &[]),
+        ("a GPU without clusters", Form { target: cuda(80), ..usual }, both),
+        ("the CPU", Form { target: Target::Cpu(Isa::Portable), ..usual }, &[]),
+        ("wgpu", Form { target: Target::Wgsl(wgsl), ..usual }, &[]),
+    ];
+    for (what, form, want) in forms {
+        let [made, read] = form.pieces()?;
+        if made != want {
+            return Err(format!("{what}: pieces of {made:?}, should be of {want:?}").into());
+        }
+        let readers: Vec<&str> = want.iter().map(|name| if *name == "attention" { "o" } else { "down" }).collect();
+        if read != readers {
+            return Err(format!("{what}: {read:?} read pieces, should be {readers:?}").into());
+        }
+    }
+    Ok(())
+}
+
+fn cuda(sm: u32) -> Target {
+    Target::Cuda(CudaCaps { sm, ..CudaCaps::default() })
+}
+
+/// A layer with pieces and one whose values between ops are outputs too, and so f32: the same end in every bit.
+fn equal(form: Form) -> Result<(), Failed> {
+    let mut device = Emulated::new().ok_or("there is no C++ compiler (g++)")?;
+    let form = Form { target: device.target(), ..form };
+    let mut rng = Rng::new(form.rows);
+    let bind = form.bind();
+    let Layer { graph, weights, states } = form.layer()?;
+    let (batch, pages) = random_batch(&mut rng, bind, 8, &graph.ropes);
+    let weights = weights.iter().map(|sig| {
+        let (bytes, _) = random_weight(&mut rng, sig, sig.rows.eval(bind) as usize);
+        Arc::new(bytes) as WeightData
+    });
+    device.set_weights(weights.collect())?;
+    let states: Vec<Vec<u8>> = states.iter().map(|sig| filled(&mut rng, sig, &batch, pages).bytes).collect();
+    device.set_states(&states.iter().map(|s| s.len() as u64).collect::<Vec<_>>())?;
+    let mut run = |graph: Graph| -> Result<(Plan, Vec<u32>), Failed> {
+        let plan = Arc::new(form.plan(graph)?);
+        let recording = record(&plan, &mut device, &mut Silent)?;
+        states.iter().enumerate().for_each(|(i, bytes)| device.write_state(i, bytes));
+        let ran = device.submit(&recording, &batch)?;
+        if !device.guards_intact() {
+            return Err(format!("{} rows: a kernel wrote beyond its output", form.rows).into());
+        }
+        let end = device.output(ran, &plan, 0, form.rows as usize)?;
+        Ok(((*plan).clone(), end.iter().map(|x| x.to_bits()).collect()))
+    };
+    let (with, have) = run(graph)?;
+    let (without, want) = run(Form { seen: Seen::Outside, ..form }.layer()?.graph)?;
+    let saved = without.dispatches.len() - with.dispatches.len();
+    if saved != 2 {
+        return Err(format!("{} rows: {saved} dispatches are saved\n{}", form.rows, with.table(None)).into());
+    }
+    let is_number = |bits: &u32| f32::from_bits(*bits).is_finite();
+    match have.iter().zip(&want).position(|(a, b)| a != b) {
+        None if want.iter().all(is_number) => Ok(()),
+        None => Err(format!("{} rows: not all are numbers", form.rows).into()),
+        Some(i) => {
+            let [have, want] = [have[i], want[i]].map(f32::from_bits);
+            Err(format!("{} rows: number {i} is {have}, without pieces {want}", form.rows).into())
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Handing a run over: encoding its dispatches, grouping them into submissions, on the calling thread or on a second one.
+//!
+//! Everything whose order matters is part of a [`Job`] and happens in one place, [`run`]: the words of the batch are written,
+//! dispatches submitted, outputs copied. So a second thread keeps the order by taking jobs one by one.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use onetrip_ir::device::{HostTime, SubmitMode, Ticket};
+use onetrip_ir::expr::Bind;
+use onetrip_ir::plan::Plan;
+use wgpu::{BindGroup, Buffer};
+
+use crate::clocks::Clocks;
+use crate::pipelines::Pipeline;
+
+/// What a recording does, in order.
+pub(crate) enum Entry {
+    Dispatch(usize, Arc<Pipeline>),
+    Stamp,
+}
+
+/// A recording: pipelines are made, and bind groups as long as no buffer is replaced.
+pub(crate) struct WgpuRecording {
+    pub plan: Arc<Plan>,
+    pub entries: Vec<Entry>,
+    pub groups: Mutex<(u64, Arc<Vec<Option<BindGroup>>>)>,
+}
+
+impl WgpuRecording {
+    pub fn dispatches(&self) -> usize {
+        self.entries.iter().filter(|e| matches!(e, Entry::Dispatch(..))).count()
+    }
+}
+
+/// A run to submit.
+pub(crate) struct Job {
+    pub ticket: Ticket,
+    pub recording: Arc<WgpuRecording>,
+    /// One for each entry.
+    pub groups: Arc<Vec<Option<BindGroup>>>,
+    /// Where the batch lies, and its words.
+    pub batch: (Buffer, Vec<u32>),
+    pub bind: Bind,
+    pub how: SubmitMode,
+    /// Where stamps are wanted; those of the recording, else two for each submission.
+    pub clocks: Option<Arc<Clocks>>,
+    /// Stamps may be written inside of passes.
+    pub inside: bool,
+    /// From where, to which byte of `back`, how many bytes.
+    pub outputs: Vec<(Buffer, u64, u64)>,
+    pub back: Buffer,
+    /// A graphics debugger captures it.
+    pub is_captured: bool,
+}
+
+/// A run that was submitted.
+pub(crate) struct Done {
+    pub ticket: Ticket,
+    /// The last submission.
+    pub index: wgpu::SubmissionIndex,
+    pub dispatches: u64,
+    pub commits: u64,
+    pub waits: u64,
+    /// Stamps written.
+    pub stamps: u32,
+    pub host: HostTime,
+}
+
+/// Writes the batch, encodes and submits.
+fn run(device: &wgpu::Device, queue: &wgpu::Queue, job: &Job) -> Done {
+    if job.is_captured {
+        // SAFETY: one run is captured at a time; what a debugger does beyond that is asked for by its user.
+        unsafe { device.start_graphics_debugger_capture() };
+    }
+    let start = Instant::now();
+    queue.write_buffer(&job.batch.0, 0, bytemuck::cast_slice(&job.batch.1));
+    let (r, clocks, per) = (&*job.recording, job.clocks.as_deref(), job.how.commit.size());
+    let own = r.entries.iter().any(|e| matches!(e, Entry::Stamp));
+    // A stamp that may not stand inside a pass is its begin or its end; so are those of whole submissions.
+    let splits = own && !job.inside;
+    let is_stamp = |at: usize| matches!(r.entries.get(at), Some(Entry::Stamp));
+    let (mut at, mut since, mut stamp) = (0, 0, 0);
+    let mut done = (0u64, 0u64);
+    let mut ahead = None;
+    let mut encoder = device.create_command_encoder(&Default::default());
+    while at < r.entries.len() {
+        let begins = !own || (splits && is_stamp(at));
+        at += (splits && is_stamp(at)) as usize;
+        let is_over = |end: usize, since: usize| match r.entries.get(end) {
+            None => true,
+            Some(Entry::Stamp) => splits,
+            Some(Entry::Dispatch(..)) => since == per,
+        };
+        let (mut end, mut last) = (at, since);
+        while !is_over(end, last) {
+            last += matches!(r.entries[end], Entry::Dispatch(..)) as usize;
+            end += 1;
+        }
+        let ends = !own || (splits && is_stamp(end));
+        {
+            let mut index = |wanted: bool| {
+                stamp += wanted as u32;
+                wanted.then(|| stamp - 1)
+            };
+            let timestamp_writes = clocks.filter(|_| begins || ends).map(|c| wgpu::ComputePassTimestampWrites {
+                query_set: &c.set,
+                beginning_of_pass_write_index: index(begins),
+                end_of_pass_write_index: index(ends),
+            });
+            let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+            let mut pass = encoder.begin_compute_pass(&descriptor);
+            for (entry, group) in r.entries[at..end].iter().zip(&job.groups[at..end]) {
+                let Entry::Dispatch(n, pipeline) = entry else {
+                    if let Some(clocks) = clocks {
+                        pass.write_timestamp(&clocks.set, stamp);
+                        stamp += 1;
+                    }
+                    continue;
+                };
+                let grid = r.plan.dispatches[*n].grid.eval(job.bind).max(1);
+                let x = grid.min(65_535);
+                pass.set_pipeline(&pipeline.pipeline);
+                pass.set_bind_group(0, group.as_ref(), &[]);
+                pass.dispatch_workgroups(x as u32, grid.div_ceil(x) as u32, 1);
+                done.0 += 1;
+            }
+        }
+        at = end + (splits && ends) as usize;
+        since = last;
+        // What is behind the last dispatch goes with it.
+        if since == per && r.entries[at..].iter().any(|e| matches!(e, Entry::Dispatch(..))) {
+            queue.submit([encoder.finish()]);
+            ahead.get_or_insert_with(|| start.elapsed());
+            (since, done.1) = (0, done.1 + 1);
+            encoder = device.create_command_encoder(&Default::default());
+        }
+    }
+    if let Some(clocks) = clocks.filter(|_| stamp > 0) {
+        encoder.resolve_query_set(&clocks.set, 0..stamp, &clocks.resolved, 0);
+        encoder.copy_buffer_to_buffer(&clocks.resolved, 0, &clocks.back, 0, 8 * u64::from(stamp));
+    }
+    for (from, to, bytes) in &job.outputs {
+        encoder.copy_buffer_to_buffer(from, 0, &job.back, *to, *bytes);
+    }
+    let index = queue.submit([encoder.finish()]);
+    let encode = start.elapsed();
+    job.back.map_async(wgpu::MapMode::Read, .., |_| {});
+    if let Some(clocks) = clocks.filter(|_| stamp > 0) {
+        clocks.back.map_async(wgpu::MapMode::Read, .., |_| {});
+    }
+    if job.is_captured {
+        // A capture that ends before the work does may miss it. What goes wrong is noted by the device's handlers.
+        let _ = device.poll(wgpu::PollType::wait_indefinitely());
+        // SAFETY: it was started above.
+        unsafe { device.stop_graphics_debugger_capture() };
+    }
+    Done {
+        ticket: job.ticket,
+        index,
+        dispatches: done.0,
+        commits: done.1 + 1,
+        waits: job.is_captured as u64,
+        stamps: stamp,
+        host: HostTime { encode, ahead: ahead.unwrap_or(encode) },
+    }
+}
+
+/// The second thread.
+struct Thread {
+    jobs: Sender<Job>,
+    done: Receiver<Done>,
+    handle: JoinHandle<()>,
+}
+
+/// Who hands runs over.
+pub(crate) struct Hands {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    thread: Option<Thread>,
+    /// Jobs that the thread has and that were not taken back.
+    pending: usize,
+}
+
+/// The second thread ended by itself.
+pub(crate) struct Gone;
+
+impl Hands {
+    pub fn new(device: &wgpu::Device, queue: &wgpu::Queue) -> Hands {
+        Hands { device: device.clone(), queue: queue.clone(), thread: None, pending: 0 }
+    }
+
+    /// Starts or ends the second thread; it has no job.
+    pub fn set_thread(&mut self, on: bool) -> std::io::Result<()> {
+        if on == self.thread.is_some() {
+            return Ok(());
+        }
+        self.end();
+        if on {
+            let ((jobs, to_do), (finished, done)) = (channel::<Job>(), channel());
+            let (device, queue) = (self.device.clone(), self.queue.clone());
+            let work = move || {
+                while let Ok(job) = to_do.recv() {
+                    if finished.send(run(&device, &queue, &job)).is_err() {
+                        break;
+                    }
+                }
+            };
+            let handle = std::thread::Builder::new().name("encode".into()).spawn(work)?;
+            self.thread = Some(Thread { jobs, done, handle });
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        if let Some(Thread { jobs, done, handle }) = self.thread.take() {
+            drop((jobs, done));
+            // A panic there was an error here already.
+            let _ = handle.join();
+        }
+        self.pending = 0;
+    }
+
+    /// Hands a run over, or gives it to the thread.
+    pub fn give(&mut self, job: Job) -> Result<Option<Done>, Gone> {
+        match &self.thread {
+            None => Ok(Some(run(&self.device, &self.queue, &job))),
+            Some(thread) => {
+                thread.jobs.send(job).map_err(|_| Gone)?;
+                self.pending += 1;
+                Ok(None)
+            }
+        }
+    }
+
+    /// The oldest run that the thread has submitted; with `wait`, that it will have submitted. None where it has none.
+    pub fn take(&mut self, wait: bool) -> Result<Option<Done>, Gone> {
+        let Some(thread) = self.thread.as_ref().filter(|_| self.pending > 0) else { return Ok(None) };
+        let done = match wait {
+            true => Some(thread.done.recv().map_err(|_| Gone)?),
+            false => match thread.done.try_recv() {
+                Err(std::sync::mpsc::TryRecvError::Disconnected) => return Err(Gone),
+                other => other.ok(),
+            },
+        };
+        self.pending -= done.is_some() as usize;
+        Ok(done)
+    }
+}
+
+impl Drop for Hands {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
