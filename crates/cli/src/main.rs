@@ -1,46 +1,19 @@
-//! The binary `onetrip`: one file per command.
+//! The binary `onetrip`: one file per command in `commands/`; what several of them need is in `support/`.
 //!
-//! A command parses its flags (shared ones are groups in [`options`]), opens a model with [`load`], and prints through
-//! [`output`], which knows about closed pipes and `--json`. Errors are one line on stderr and an exit code: [`fail`].
+//! A command parses its flags (shared ones are groups in [`support::options`]), opens a model with [`support::load`], and prints through
+//! [`support::output`], which knows about closed pipes and `--json`. Errors are one line on stderr and an exit code: [`support::fail`].
 
-mod again;
-mod bench;
-mod calibrate;
-mod chat;
-mod commit_sweep;
-mod count;
-mod device;
-mod devices;
-mod explain;
-mod fail;
-mod inspect;
-mod interrupt;
-mod ladder;
-mod load;
-mod machine;
-mod marginal_cost;
-mod options;
-mod output;
-mod plans;
-mod ppl;
-mod predict;
-mod profile;
-mod prompt;
-mod remedy;
-mod rule_ablation;
-mod run;
-mod selftest;
-mod stats;
-mod stderr;
-mod texts;
-mod tokenize;
+mod commands;
+mod support;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use fail::Fail;
-use output::Out;
+use commands::{bench, calibrate, chat, count, devices, explain, inspect, ppl, profile, run, selftest, tokenize};
+use support::fail::{self, Fail};
+use support::output::Out;
+use support::{again, interrupt};
 
 /// Runs transformer models. A model step is a plan you can read: a short list of dispatches, which the same program
 /// explains, counts, runs and profiles.

@@ -18,12 +18,12 @@ use onetrip_ir::batch::StepBatch;
 use onetrip_ir::device::{Device, DeviceError, Recording, WeightData};
 use onetrip_ir::plan::Plan;
 
-use super::{CalibrateArgs, Curves, slug, store};
-use crate::fail::Fail;
-use crate::output::{Out, note, progress, seconds, table};
-use crate::predict::note_skipped;
-use crate::stats::Spread;
-use crate::{device, machine};
+use super::store::{CalibrateArgs, Curves, slug, store};
+use crate::support::fail::Fail;
+use crate::support::output::{Out, note, progress, seconds, table};
+use crate::support::skipped::note_skipped;
+use crate::support::stats::Spread;
+use crate::support::{device, machine};
 
 /// Runs submitted in a row, of which one time is taken: so many that the clock and the last wait do not matter.
 const BURST_S: f64 = 4e-3;

@@ -26,13 +26,13 @@ use onetrip_ir::device::{Commit, RING, SubmitMode};
 use onetrip_ir::expr::Bind;
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::options::{ModelArgs, Phase};
-use crate::output::{Out, note};
-use crate::predict::note_skipped;
-use crate::stats::{Spread, verdict};
-use crate::texts::{begin, ids, steps};
-use crate::{device, load, machine};
+use crate::support::fail::Fail;
+use crate::support::options::{ModelArgs, Phase};
+use crate::support::output::{Out, note};
+use crate::support::skipped::note_skipped;
+use crate::support::stats::{Spread, verdict};
+use crate::support::texts::{begin, ids, steps};
+use crate::support::{device, load, machine};
 
 /// The fewest rounds.
 pub const ROUNDS: usize = 8;

@@ -8,11 +8,11 @@ use onetrip_ir::plan::text::human;
 use onetrip_ir::plan::{Ledger, Plan};
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::load::Planned;
-use crate::options;
-use crate::output::table;
-use crate::plans::Step;
+use crate::support::fail::Fail;
+use crate::support::load::Planned;
+use crate::support::options;
+use crate::support::output::table;
+use crate::support::plans::Step;
 
 /// What is to be compared.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,5 +1,8 @@
 //! `onetrip bench`: prompt and generation speed, by real steps.
 
+mod commit_sweep;
+mod rule_ablation;
+
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -12,12 +15,12 @@ use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::text::human;
 use serde_json::json;
 
-use crate::fail::Fail;
-use crate::options::{ModelArgs, at_least_one, commit, count, path};
-use crate::output::{Out, rate, seconds};
-use crate::stats::Spread;
-use crate::texts::{begin, ids, steps};
-use crate::{commit_sweep, device, load, machine, rule_ablation};
+use crate::support::fail::Fail;
+use crate::support::options::{ModelArgs, at_least_one, commit, count, path};
+use crate::support::output::{Out, rate, seconds};
+use crate::support::stats::Spread;
+use crate::support::texts::{begin, ids, steps};
+use crate::support::{device, load, machine};
 
 /// Ticks before generation is measured.
 const WARM_UP_TICKS: usize = 16;

@@ -11,11 +11,11 @@ use onetrip_ir::plan::Ledger;
 use onetrip_ir::target::Compute;
 use serde_json::{Map, Value, json};
 
-use crate::fail::Fail;
-use crate::load::Planned;
-use crate::options::{self, ModelArgs, Phase, PlanArgs, path};
-use crate::output::{Out, VERSION, ledger_text, note, versioned};
-use crate::plans::Step;
+use crate::support::fail::Fail;
+use crate::support::load::Planned;
+use crate::support::options::{self, ModelArgs, Phase, PlanArgs, path};
+use crate::support::output::{Out, VERSION, ledger_text, note, versioned};
+use crate::support::plans::Step;
 
 /// Flags of `count`.
 #[derive(Args)]

@@ -9,8 +9,8 @@ use onetrip_engine::model::ModelError;
 use onetrip_engine::step::StepError;
 use onetrip_ir::device::DeviceError;
 
-use crate::remedy;
-use crate::stderr::{escaped, note};
+use crate::support::remedy;
+use crate::support::stderr::{escaped, note};
 
 /// Why a command ended early.
 #[derive(Debug)]

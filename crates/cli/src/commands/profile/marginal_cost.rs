@@ -7,9 +7,9 @@
 use onetrip_engine::step::Engine;
 use onetrip_ir::plan::{Dispatch, Plan};
 
-use crate::fail::Fail;
-use crate::plans::Step;
-use crate::stats::Spread;
+use crate::support::fail::Fail;
+use crate::support::plans::Step;
+use crate::support::stats::Spread;
 
 /// Runs submitted in a row, of which one time is taken, last about so long.
 const BURST_S: f64 = 4e-3;

@@ -7,10 +7,10 @@ use onetrip_engine::step::{Engine, LOGIT_ROWS, StepError};
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::options::{Ids, ModelArgs, at_least_one, limit, path};
-use crate::output::{Out, escaped, table};
-use crate::{load, prompt};
+use crate::support::fail::Fail;
+use crate::support::options::{Ids, ModelArgs, at_least_one, limit, path};
+use crate::support::output::{Out, escaped, table};
+use crate::support::{load, prompt};
 
 /// Best tokens of a step.
 const TOP: usize = 5;

@@ -7,9 +7,9 @@ use onetrip_ir::expr::Bind;
 use onetrip_ir::target::Target;
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::options::{Phase, PlanArgs};
-use crate::output::note;
+use crate::support::fail::Fail;
+use crate::support::options::{Phase, PlanArgs};
+use crate::support::output::note;
 
 /// Positions of a decode step where none are given.
 const DECODE_CONTEXT: usize = 256;

@@ -18,18 +18,18 @@ use onetrip_import::{Head, Listing, ListingOptions};
 use onetrip_ir::plan::Plan;
 use onetrip_ir::target::Compute;
 
-use crate::device::{self, Asked};
-use crate::fail::Fail;
-use crate::options::{ModelArgs, PlanArgs, compute_name};
-use crate::output::{note, stderr_is_terminal};
-use crate::plans::Step;
+use crate::support::device::{self, Asked};
+use crate::support::fail::Fail;
+use crate::support::options::{ModelArgs, PlanArgs, compute_name};
+use crate::support::output::{note, stderr_is_terminal};
+use crate::support::plans::Step;
 
 /// On a cache line, so that weights can be used where they lie in the program.
 #[repr(align(64))]
 struct Aligned<T: ?Sized>(T);
 
 /// The model that needs no download.
-static TINY: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../assets/tiny.gguf"));
+static TINY: &Aligned<[u8]> = &Aligned(*include_bytes!("../../../../assets/tiny.gguf"));
 
 /// A progress bar appears when loading takes longer than this.
 const PATIENCE: Duration = Duration::from_millis(300);

@@ -7,8 +7,8 @@ use onetrip_ir::plan::Ledger;
 use onetrip_ir::plan::text::human;
 use serde_json::Value;
 
-use crate::fail::Fail;
-pub use crate::stderr::{escaped, note, stderr_is_terminal};
+use crate::support::fail::Fail;
+pub use crate::support::stderr::{escaped, note, stderr_is_terminal};
 
 /// Standard output, and whether it is to hold one JSON object only.
 pub struct Out {

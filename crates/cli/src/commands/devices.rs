@@ -5,9 +5,9 @@ use onetrip_devices::{DeviceKind, OpenError};
 use onetrip_ir::plan::text::human;
 use serde_json::{Value, json};
 
-use crate::device;
-use crate::fail::{Fail, why_none};
-use crate::output::Out;
+use crate::support::device;
+use crate::support::fail::{Fail, why_none};
+use crate::support::output::Out;
 
 fn json_of(info: &Info) -> Value {
     let name = info.spec();

@@ -14,11 +14,11 @@ use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::Ledger;
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::interrupt::Producing;
-use crate::options::{Ids, ModelArgs, SampleArgs, UNLIMITED, at_least_one, new_tokens, utf8};
-use crate::output::{Out, escaped, note, per_second, rate, seconds};
-use crate::{load, prompt};
+use crate::support::fail::Fail;
+use crate::support::interrupt::Producing;
+use crate::support::options::{Ids, ModelArgs, SampleArgs, UNLIMITED, at_least_one, new_tokens, utf8};
+use crate::support::output::{Out, escaped, note, per_second, rate, seconds};
+use crate::support::{load, prompt};
 
 /// Flags of `run`.
 #[derive(Args)]

@@ -15,11 +15,11 @@ use onetrip_engine::step::{Engine, Recorded};
 use onetrip_ir::expr::Bind;
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::options::ModelArgs;
-use crate::output::{Out, note, table};
-use crate::stats::{Spread, verdict};
-use crate::{device, load, machine};
+use crate::support::fail::Fail;
+use crate::support::options::ModelArgs;
+use crate::support::output::{Out, note, table};
+use crate::support::stats::{Spread, verdict};
+use crate::support::{device, load, machine};
 
 /// Positions in the cache, where none are asked for.
 pub const CONTEXT: usize = 256;

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use clap::Args;
 use onetrip_ir::plan::text::human;
 
-use crate::fail::Fail;
-use crate::load;
-use crate::options::path;
-use crate::output::{Out, escaped, table};
+use crate::support::fail::Fail;
+use crate::support::load;
+use crate::support::options::path;
+use crate::support::output::{Out, escaped, table};
 
 /// Flags of `inspect`.
 #[derive(Args)]

@@ -4,10 +4,10 @@ use clap::Args;
 use onetrip_engine::tokenizer::Special;
 use serde_json::json;
 
-use crate::fail::Fail;
-use crate::options::{FileArgs, Ids, utf8};
-use crate::output::{Out, escaped, table};
-use crate::{load, prompt};
+use crate::support::fail::Fail;
+use crate::support::options::{FileArgs, Ids, utf8};
+use crate::support::output::{Out, escaped, table};
+use crate::support::{load, prompt};
 
 /// Flags of `tokenize`.
 #[derive(Args)]

@@ -7,9 +7,9 @@ use onetrip_ir::device::{Commit, SubmitMode, TestDevice};
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::Target;
 
-use crate::fail::Fail;
-use crate::output::note;
-use crate::predict::note_skipped;
+use crate::support::fail::Fail;
+use crate::support::output::note;
+use crate::support::skipped::note_skipped;
 
 /// The instruction set of kernels: the switch, or the best there is.
 pub fn isa() -> Result<Isa, Fail> {

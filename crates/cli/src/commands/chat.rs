@@ -13,12 +13,12 @@ use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::interrupt::Producing;
-use crate::options::{ModelArgs, SampleArgs, at_least_one, new_tokens, utf8};
-use crate::output::{Out, note};
-use crate::run::{Stream, summary, tick_ledger, timings};
-use crate::{load, prompt};
+use crate::commands::run::{Stream, summary, tick_ledger, timings};
+use crate::support::fail::Fail;
+use crate::support::interrupt::Producing;
+use crate::support::options::{ModelArgs, SampleArgs, at_least_one, new_tokens, utf8};
+use crate::support::output::{Out, note};
+use crate::support::{load, prompt};
 
 const HELP: &str = "/reset          forget the conversation\n\
                     /system TEXT    begin anew with this system message\n\

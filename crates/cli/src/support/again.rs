@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::process::{Command, Stdio};
 
-use crate::stderr::{note, stderr_is_terminal};
+use crate::support::stderr::{note, stderr_is_terminal};
 
 /// Runs the command that this process is in a process of its own, as the driver lets nothing in this one use the GPU any more;
 /// the host waits behind every launch. Gives one sentence on what came of it.

@@ -1,17 +1,15 @@
 //! Which profile predicts, and the predicted side of `explain` and `profile`.
 
-use std::sync::Mutex;
-
 use clap::Args;
 use onetrip_cost::{Kind, Pricer, Profile};
 use onetrip_devices::DeviceKind;
-use onetrip_engine::profiles::{self, FindError, ProfileError};
+use onetrip_engine::profiles::{self, FindError};
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::options::ModelArgs;
-use crate::output::{escaped, note};
-use crate::{device, load, remedy};
+use crate::support::fail::Fail;
+use crate::support::options::ModelArgs;
+use crate::support::skipped::note_skipped;
+use crate::support::{device, load, remedy};
 
 /// Which device's measurements predict.
 #[derive(Args, Clone, Debug)]
@@ -94,16 +92,6 @@ impl Hardware {
             Hardware::Unknown(_) => Value::Null,
             Hardware::Known(p) => json!({ "name": p.name, "device": p.device, "date": p.date }),
         }
-    }
-}
-
-/// Says on stderr that a stored profile cannot be read, once of each.
-pub fn note_skipped(error: &ProfileError) {
-    static SAID: Mutex<Vec<String>> = Mutex::new(vec![]);
-    let mut said = SAID.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    if !said.contains(&error.profile) {
-        said.push(error.profile.clone());
-        note(&format!("note: skipped {}", escaped(&error.to_string())));
     }
 }
 

@@ -6,8 +6,8 @@ use onetrip_engine::chat::{ChatError, ChatTemplate, Message};
 use onetrip_engine::config::Config;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 
-use crate::fail::Fail;
-use crate::load::IDS_INSTEAD;
+use crate::support::fail::Fail;
+use crate::support::load::IDS_INSTEAD;
 
 /// Positions there is room for, unless the model has fewer or the text needs more.
 const USUAL_CONTEXT: usize = 4096;

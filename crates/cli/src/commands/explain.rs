@@ -18,12 +18,12 @@ use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::{Dispatch, Plan};
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::ladder::{self, WhatIf};
-use crate::load::{self, Planned};
-use crate::options::{ModelArgs, PlanArgs};
-use crate::output::{Out, ledger_text, table};
-use crate::predict::{Hardware, HardwareArgs};
+use crate::support::fail::Fail;
+use crate::support::ladder::{self, WhatIf};
+use crate::support::load::{self, Planned};
+use crate::support::options::{ModelArgs, PlanArgs};
+use crate::support::output::{Out, ledger_text, table};
+use crate::support::predict::{Hardware, HardwareArgs};
 
 /// Flags of `explain`.
 #[derive(Args)]

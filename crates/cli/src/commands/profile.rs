@@ -12,6 +12,8 @@
 //! `host_us` is measured apart from the stamps: writing the parameters, encoding until the first submission, and submitting
 //! and waiting, which a run of the same plan without its rows costs as well.
 
+mod marginal_cost;
+
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -22,14 +24,14 @@ use onetrip_ir::plan::Dispatch;
 use onetrip_ir::plan::text::human;
 use serde_json::{Value, json};
 
-use crate::fail::Fail;
-use crate::marginal_cost::Kind;
-use crate::options::{ModelArgs, PlanArgs, at_least_one};
-use crate::output::{Out, table};
-use crate::plans::Step;
-use crate::predict::{FINDING, Hardware, HardwareArgs, off, off_cell};
-use crate::stats::Spread;
-use crate::{device, load, machine, marginal_cost};
+use crate::commands::profile::marginal_cost::Kind;
+use crate::support::fail::Fail;
+use crate::support::options::{ModelArgs, PlanArgs, at_least_one};
+use crate::support::output::{Out, table};
+use crate::support::plans::Step;
+use crate::support::predict::{FINDING, Hardware, HardwareArgs, off, off_cell};
+use crate::support::stats::Spread;
+use crate::support::{device, load, machine};
 
 /// Runs before any is measured.
 const WARM_UP: usize = 3;

@@ -2,7 +2,7 @@
 
 use onetrip_engine::step::Engine;
 
-use crate::fail::Fail;
+use crate::support::fail::Fail;
 
 /// Ids that any vocabulary has, and no two texts alike.
 pub fn ids(n: usize, text: usize, vocabulary: usize) -> Vec<u32> {

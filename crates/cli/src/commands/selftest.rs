@@ -25,10 +25,10 @@ use onetrip_ir::formats::DType;
 use onetrip_ir::target::Compute;
 use serde_json::json;
 
-use crate::fail::Fail;
-use crate::options::{DEFAULT_DEVICE, at_least_one, path, threads, whole};
-use crate::output::{Out, progress, seconds, table};
-use crate::{device, load};
+use crate::support::fail::Fail;
+use crate::support::options::{DEFAULT_DEVICE, at_least_one, path, threads, whole};
+use crate::support::output::{Out, progress, seconds, table};
+use crate::support::{device, load};
 
 /// Flags of `selftest`.
 #[derive(Args)]
@@ -47,10 +47,10 @@ pub struct SelftestArgs {
     #[arg(long, short, value_name = "MODEL", value_parser = path(), requires = "replays")]
     model: Option<std::path::PathBuf>,
     /// Device: `cpu`, `cuda` or `cuda:1`, `wgpu`, or `wgpu:NAME` of an adapter [default: cpu]
-    #[arg(long, value_parser = crate::options::device, value_name = "NAME")]
+    #[arg(long, value_parser = crate::support::options::device, value_name = "NAME")]
     device: Option<DeviceSpec>,
     /// Precision of activations: `int8`, `f16`, `bf16` or `f32` [default: each case's own, int8 for nearly all]
-    #[arg(long, value_parser = crate::options::compute, value_name = "TYPE")]
+    #[arg(long, value_parser = crate::support::options::compute, value_name = "TYPE")]
     compute: Option<Compute>,
     /// CPU kernels of this instruction set [default: the best there is]
     #[arg(long, value_name = "NAME")]
