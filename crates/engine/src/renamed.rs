@@ -15,83 +15,6 @@ pub const DEVICES: &[Renamed] = &[("gpu", "wgpu")];
 pub const RULES: &[Renamed] = &[("columns-in-place", "slices-in-place")];
 /// Ops: `selftest --op`, and counts by op in gates.
 pub const OPS: &[Renamed] = &[("columns", "slice")];
-/// Kernels, as plans name them.
-pub const KERNELS: &[Renamed] = &[
-    ("matmul/tile16.rows", "matmul/gemv_multi.tile16"),
-    ("matmul/mixed.rows", "matmul/gemv_multi.mixed"),
-    ("matmul/float.rows", "matmul/gemv_multi.float"),
-    ("matmul/widen.rows", "matmul/gemv_multi.dequant"),
-    ("matmul/norm+tile16.rows", "matmul/norm+gemv_multi.tile16"),
-    ("matmul/norm+mixed.rows", "matmul/norm+gemv_multi.mixed"),
-    ("matmul/norm+float.rows", "matmul/norm+gemv_multi.float"),
-    ("matmul/norm+widen.rows", "matmul/norm+gemv_multi.dequant"),
-    ("matmul/tile16.tiles", "matmul/gemm.tile16"),
-    ("matmul/mixed.tiles", "matmul/gemm.mixed"),
-    ("matmul/float.tiles", "matmul/gemm.float"),
-    ("matmul/widen.tiles", "matmul/gemm.dequant"),
-    ("matmul/int8.row", "matmul/gemv.int8"),
-    ("matmul/mixed.row", "matmul/gemv.mixed"),
-    ("matmul/float.row", "matmul/gemv.float"),
-    ("matmul/widen.row", "matmul/gemv.dequant"),
-    ("matmul/norm+int8.row", "matmul/norm+gemv.int8"),
-    ("matmul/norm+mixed.row", "matmul/norm+gemv.mixed"),
-    ("matmul/norm+float.row", "matmul/norm+gemv.float"),
-    ("matmul/norm+widen.row", "matmul/norm+gemv.dequant"),
-    ("matmul/int8.rows", "matmul/gemv_multi.int8"),
-    ("matmul/norm+int8.rows", "matmul/norm+gemv_multi.int8"),
-    ("matmul/int8.tensor", "matmul/gemm_int8_mma"),
-    ("matmul/stream.f16", "matmul/gemm_skinny.f16"),
-    ("matmul/stream.bf16", "matmul/gemm_skinny.bf16"),
-    ("matmul/stream.f16-pieces", "matmul/gemm_skinny.f16-fragment"),
-    ("matmul/stream.bf16-pieces", "matmul/gemm_skinny.bf16-fragment"),
-    ("matmul/mma.f16", "matmul/gemm_f16_mma"),
-    ("matmul/mma.bf16", "matmul/gemm_bf16_mma"),
-    ("matmul/int8.tiles", "matmul/gemm_f32_simt.int8"),
-    ("matmul/round.f16", "matmul/convert.f16"),
-    ("matmul/round.bf16", "matmul/convert.bf16"),
-    ("matmul/norm+round.f16", "matmul/norm+convert.f16"),
-    ("matmul/norm+round.bf16", "matmul/norm+convert.bf16"),
-    ("matmul/decode.f16", "matmul/dequantize.f16"),
-    ("matmul/decode.bf16", "matmul/dequantize.bf16"),
-    ("matmul/outputs", "matmul/epilogue"),
-    ("matmul/matvec.f32.1", "matmul/gemv.f32"),
-    ("matmul/matvec.int8.1", "matmul/gemv.int8"),
-    ("matmul/matvec.f32.8", "matmul/gemv_multi.f32"),
-    ("matmul/matvec.int8.8", "matmul/gemv_multi.int8"),
-    ("matmul/matvec.f32.8x4", "matmul/gemv_multi.f32x4"),
-    ("matmul/matvec.int8.8x4", "matmul/gemv_multi.int8x4"),
-    ("matmul/tile.f32", "matmul/gemm_f32_simt.f32"),
-    ("matmul/tile.int8", "matmul/gemm_f32_simt.int8"),
-    ("matmul/tile.f16", "matmul/gemm_f16_mma"),
-    ("matmul/round", "matmul/prologue"),
-    ("attention/rows.plain", "attention/decode.plain"),
-    ("attention/rows.rope", "attention/decode.rope"),
-    ("attention/rows.rope+write", "attention/decode.rope+write"),
-    ("attention/blocks", "attention/prefill"),
-    ("attention/each.plain", "attention/decode_batched.plain"),
-    ("attention/each.rope", "attention/decode_batched.rope"),
-    ("attention/each.rope+write", "attention/decode_batched.rope+write"),
-    ("attention/each.plain.f16-pieces", "attention/decode_batched.plain.f16-fragment"),
-    ("attention/each.plain.bf16-pieces", "attention/decode_batched.plain.bf16-fragment"),
-    ("attention/each.rope.f16-pieces", "attention/decode_batched.rope.f16-fragment"),
-    ("attention/each.rope.bf16-pieces", "attention/decode_batched.rope.bf16-fragment"),
-    ("attention/each.rope+write.f16-pieces", "attention/decode_batched.rope+write.f16-fragment"),
-    ("attention/each.rope+write.bf16-pieces", "attention/decode_batched.rope+write.bf16-fragment"),
-    ("attention/tiles", "attention/prefill_mma"),
-    ("attention/spans.plain", "attention/decode_split_kv.plain"),
-    ("attention/spans.rope", "attention/decode_split_kv.rope"),
-    ("attention/spans.rope+write", "attention/decode_split_kv.rope+write"),
-    ("attention/tiles.plain", "attention/prefill_mma.plain"),
-    ("attention/tiles.rope", "attention/prefill_mma.rope"),
-    ("attention/tiles.rope+write", "attention/prefill_mma.rope+write"),
-    ("sample/parts", "sample/split_vocab"),
-    ("sample/slices", "sample/split_vocab"),
-    ("elementwise/numbers", "elementwise/per_element"),
-    ("elementwise/each", "elementwise/per_element"),
-    ("copy/numbers", "copy/per_element"),
-    ("copy/each", "copy/per_element"),
-    ("columns/copy", "slice/copy"),
-];
 /// Keys of gates.
 pub const KEYS: &[Renamed] = &[];
 /// Curves of profiles of version 1, as [`curve_name`] reads them.
@@ -175,7 +98,7 @@ mod tests {
         assert_eq!(fault(RULES, |name| CURRENT_RULES.iter().any(|r| r.name == name)), None);
         assert_eq!(fault(OPS, |name| Op::NAMES.contains(&name)), None);
         assert_eq!(fault(DEVICES, |name| ["cpu", "cuda", "wgpu"].contains(&name)), None);
-        assert!(KERNELS.iter().chain(KEYS).chain(CURVES).all(|(old, new)| !old.is_empty() && old != new));
+        assert!(KEYS.iter().chain(CURVES).all(|(old, new)| !old.is_empty() && old != new));
         // Tables that are wrong are found.
         let is_current = |name: &str| ["calculator", "pen"].contains(&name);
         assert_eq!(fault(MADE_UP, is_current), None);

@@ -42,7 +42,7 @@ impl Pipelines {
         let source = wgpu::ShaderSource::Wgsl(text.source.as_str().into());
         let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
         // SAFETY: the text is validated by naga here as ever; what is left out are checks at run time. Kernels index
-        // within their operands (every parity case has guard bytes around them), loops end, divisors are not zero.
+        // within their operands (every op case has guard bytes around them), loops end, divisors are not zero.
         let module = unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
         let entries: Vec<wgpu::BindGroupLayoutEntry> = text
             .access

@@ -25,7 +25,7 @@ const STOREYS: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates that are no part of the product: they may depend on everything, and nothing of the product on them.
-const TOOLS: [&str; 2] = ["parity", "xtask"];
+const TOOLS: [&str; 2] = ["testing", "xtask"];
 
 /// Parts of the standard library that do I/O or start threads.
 const CORE_FORBIDDEN: [&str; 4] = ["fs", "net", "process", "thread"];
@@ -43,7 +43,7 @@ const UNSAFE_PLACES: [&str; 7] = [
     "crates/ir/src/simd",
     "crates/ir/src/cpu",
     "crates/engine/src/files",
-    "crates/parity/src/emulated",
+    "crates/testing/src/emulated",
 ];
 
 /// A definition of a model: a file directly in the folder of architectures.
@@ -282,12 +282,12 @@ mod tests {
             assert!(found(&format!("crates/{krate}/Cargo.toml"), &text).is_empty(), "{krate} {dep}");
         }
         assert_eq!(
-            found("crates/cli/Cargo.toml", "[dependencies]\nonetrip-parity = { path = \"../parity\" }"),
+            found("crates/cli/Cargo.toml", "[dependencies]\nonetrip-testing = { path = \"../testing\" }"),
             ["storey"]
         );
         assert_eq!(found("crates/attic/Cargo.toml", "[package]"), ["storey"]);
         assert!(found("crates/cpu/Cargo.toml", "[dependencies]\nonetrip-ir.workspace = true").is_empty());
-        assert!(found("crates/parity/Cargo.toml", "[dependencies]\nonetrip-cli.workspace = true").is_empty());
+        assert!(found("crates/testing/Cargo.toml", "[dependencies]\nonetrip-cli.workspace = true").is_empty());
     }
 
     #[test]

@@ -7,15 +7,20 @@ use super::{Report, Source};
 /// Names of kinds of devices.
 const KINDS: [&str; 4] = ["cpu", "cuda", "gpu", "wgpu"];
 
-/// Where such a name may stand: the registry, and the crate that each device names itself in.
-const KIND_PLACES: [&str; 4] =
-    ["crates/devices/src/kind.rs", "crates/cpu/src/", "crates/cuda/src/", "crates/wgpu/src/"];
+/// Where such a name may stand: the registry, the crate that each device names itself in, and the table of old names.
+const KIND_PLACES: [&str; 5] = [
+    "crates/devices/src/kind.rs",
+    "crates/cpu/src/",
+    "crates/cuda/src/",
+    "crates/wgpu/src/",
+    "crates/engine/src/renamed.rs",
+];
 
 /// Who may speak of flags besides tools: the command line, and the texts that a compiler is started with.
 const FLAG_PLACES: [&str; 2] = ["crates/cli/", "crates/cuda/src/nvrtc.rs"];
 
 /// Crates that are no part of the product.
-const TOOLS: [&str; 2] = ["crates/parity/", "crates/xtask/"];
+const TOOLS: [&str; 2] = ["crates/testing/", "crates/xtask/"];
 
 pub(super) fn check_rust(path: &str, source: &Source, report: &mut Report) {
     let is_product = path.starts_with("crates/") && !TOOLS.iter().any(|tool| path.starts_with(tool));
@@ -54,7 +59,7 @@ mod tests {
             assert!(found(place, &format!("#[cfg(test)]\nmod t {{ {code} }}")).is_empty());
             assert!(found(place, "// --context\nfn f() { g(\"a -- b\", \"|---|--:|\"); i--j }").is_empty());
         }
-        for place in ["crates/cli/src/fail.rs", "crates/parity/src/a.rs", "crates/engine/tests/a.rs"] {
+        for place in ["crates/cli/src/fail.rs", "crates/testing/src/a.rs", "crates/engine/tests/a.rs"] {
             assert!(found(place, code).is_empty(), "{place}");
         }
     }
@@ -68,7 +73,7 @@ mod tests {
             "x(\"wgpu:{name}\")",
         ] {
             assert_eq!(found("crates/cli/src/a.rs", &format!("fn f() {{ {code} }}")), ["kind"], "{code}");
-            for place in ["crates/devices/src/kind.rs", "crates/wgpu/src/a.rs", "crates/parity/src/a.rs"] {
+            for place in ["crates/devices/src/kind.rs", "crates/wgpu/src/a.rs", "crates/testing/src/a.rs"] {
                 assert!(found(place, code).is_empty(), "{place}: {code}");
             }
             let tests = format!("#[cfg(test)]\nmod tests {{ fn f() {{ {code} }} }}");

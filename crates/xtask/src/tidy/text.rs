@@ -221,7 +221,7 @@ mod tests {
             assert_eq!(found("docs.md", &format!("a{c}b\n")), ["characters"], "{c:?}");
         }
         assert!(found("docs.md", "\täöü → ½\n").is_empty());
-        assert!(found("parity/reference/a.json", "\u{200d}").is_empty());
+        assert!(found("crates/testing/reference/a.json", "\u{200d}").is_empty());
     }
 
     #[test]

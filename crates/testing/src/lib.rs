@@ -25,6 +25,7 @@ pub mod random;
 pub mod reference;
 pub mod rules;
 pub mod run_loop;
+mod setup;
 pub mod shape;
 pub mod small;
 pub mod snapshots;
@@ -42,6 +43,8 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(rules::tests());
     tests.extend(definitions::tests());
     tests.extend(fragment_layout::tests());
+    tests.extend(snapshots::tests());
+    tests.extend(assumed::tests());
     tests.extend(plans::tests());
     tests.extend(docs::tests());
     tests.extend(kernels::tests());

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::ops::Op;
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, CudaCaps, Target, WgslCaps};
 
+use crate::setup::root;
 use crate::wgpu::lowered;
 
 mod msl;
@@ -29,10 +29,6 @@ const TABLE: &str = "docs/ops.md";
 fn devices() -> Vec<(&'static str, Target)> {
     let cuda = Target::Cuda(CudaCaps { lt: false, ..CudaCaps::default() });
     vec![("CPU", Target::Cpu(Isa::Portable)), ("CUDA", cuda), ("wgpu", Target::Wgsl(WgslCaps::default()))]
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// What an op has on a target: cases with a kernel, all cases, kernels by name, sentences of gaps.

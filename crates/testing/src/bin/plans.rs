@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let written = onetrip_parity::snapshots::write_all();
-    match written.and_then(|names| Ok((names, onetrip_parity::predictions::write()?))) {
+    let written = onetrip_testing::snapshots::write_all();
+    match written.and_then(|names| Ok((names, onetrip_testing::predictions::write()?))) {
         Ok((names, predictions)) => {
             names.iter().for_each(|name| println!("plans/{name}"));
             println!("{predictions}");

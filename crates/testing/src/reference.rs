@@ -1,4 +1,4 @@
-//! Recorded results of other engines (`parity/reference`): a summary in JSON, whose long arrays may lie beside it as raw
+//! Recorded results of other engines (`crates/testing/reference`): a summary in JSON, whose long arrays may lie beside it as raw
 //! float32 (little endian).
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256};
 const NUMBERS: &str = "numbers";
 
 fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../parity/reference")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("reference")
 }
 
 /// The result of this name, with all its numbers in place.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match onetrip_parity::docs::write().and_then(|()| onetrip_parity::kernels::write()) {
+    match onetrip_testing::docs::write().and_then(|()| onetrip_testing::kernels::write()) {
         Ok(files) => {
             println!("docs/rules.md");
             files.iter().for_each(|file| println!("{file}"));

@@ -2,7 +2,6 @@
 //! `cargo xtask docs` writes it; a test compares.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::fuse::{Fuse, RULES, Rule};
@@ -16,7 +15,7 @@ use serde_json::Value;
 
 use crate::assumed::LISTING;
 use crate::plans::published;
-use crate::snapshots::{key, listing_options, options};
+use crate::setup::{key, listing_options, options, root};
 
 /// The machine that predicts, and the measurements on it that are shown beside.
 const PROFILE: &str = "epyc-zen4-2";
@@ -49,10 +48,6 @@ fn columns() -> Result<Vec<Column>, Failed> {
         all.push(Column { name, file, model: Model::new(shape::open(shape)?, options("cpu"))? });
     }
     Ok(all)
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn fired(plan: &Plan, rule: &str) -> usize {

@@ -9,7 +9,7 @@ use onetrip_engine::files::ModelFile;
 use onetrip_engine::tokenizer::{Special, Tokenizer};
 use serde_json::Value;
 
-const GOLDENS: &str = include_str!("../../../parity/reference/tokenizer-goldens.json");
+const GOLDENS: &str = include_str!("../reference/tokenizer-goldens.json");
 
 /// A GGUF file: its name in the goldens, its place in the models folder, and the name of its recorded answers.
 const GGUF: [(&str, &str, &str); 4] = [

@@ -2,7 +2,7 @@
 //! says of every plan stays the same to the last digit, whatever profiles and their curves are called.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::fuse::Fuse;
@@ -18,7 +18,7 @@ use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, Target};
 
 use crate::assumed::LISTING;
-use crate::snapshots::{key, listing_options, options};
+use crate::setup::{key, listing_options, options, root};
 
 /// A shape, the file it stands for, the type that the file's matrices are converted to, and rows left out: of a file
 /// that has a head of its own where the model's is tied, the embedding table lies otherwise.
@@ -85,10 +85,6 @@ fn first_version(name: &str) -> Result<Profile, Failed> {
     let file = root().join(format!("crates/engine/tests/profiles/{name}.v1.toml"));
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     Ok(profiles::parse(name, &text)?)
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// The committed predictions.

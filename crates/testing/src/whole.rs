@@ -1,4 +1,4 @@
-//! Whole models as they are fetched, against what other engines said about them (`parity/reference`).
+//! Whole models as they are fetched, against what other engines said about them (`crates/testing/reference`).
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ struct Known {
     name: &'static str,
     /// Below the folder of models.
     path: &'static str,
-    /// Files in `parity/reference`, less `.json`: of llama.cpp, and `.numpy` of a float pass.
+    /// Files in `crates/testing/reference`, less `.json`: of llama.cpp, and `.numpy` of a float pass.
     reference: &'static str,
     /// Perplexity of the float pass.
     perplexity: f64,
@@ -71,7 +71,7 @@ const STORIES: Known = Known {
     chat: &[],
 };
 
-/// Perplexity and the best tokens may be off by this part and margin: what `parity/reference/README.md` says of two engines.
+/// Perplexity and the best tokens may be off by this part and margin: what `crates/testing/reference/README.md` says of two engines.
 const PERPLEXITY: f64 = 0.01;
 const MARGIN: f64 = 1.0;
 /// Steps that must be compared, or the test says nothing.

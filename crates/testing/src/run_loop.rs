@@ -3,14 +3,14 @@
 use libtest_mimic::Failed;
 use xtask::tidy::{Source, Tree};
 
-use crate::invariants::root;
+use crate::setup::root;
 
 /// The file of the loop.
 const LOOP: &str = "crates/core/src/record.rs";
 /// Crates whose files may call `encode`, `begin` and `finish` of a device: the devices themselves.
 const DEVICES: [&str; 3] = ["crates/cpu/", "crates/cuda/", "crates/wgpu/"];
 /// Crates that are no part of the product: tests, with a device of their own, and tasks.
-const NO_PRODUCT: [&str; 2] = ["crates/parity/", "crates/xtask/"];
+const NO_PRODUCT: [&str; 2] = ["crates/testing/", "crates/xtask/"];
 
 /// A call that may be one of a device's method.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,10 +12,9 @@ use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::DType;
 use onetrip_ir::simd::Isa;
 
-use crate::assumed;
 use crate::harness::{Options, models};
+use crate::setup::{BATCHES, key, options};
 use crate::shape::{Shape, Tensor};
-use crate::snapshots::{self, BATCHES, key, options};
 
 /// A published model: its shape and the types of its matrices.
 pub(crate) struct Published {
@@ -262,8 +261,6 @@ pub fn tests() -> Vec<Trial> {
     }
     let name = format!("plans/{}/decodes in at most 165 dispatches and has the nodes of the listing", NAMED.name);
     tests.push(Trial::test(name, || NAMED.bounded()));
-    tests.extend(snapshots::tests());
-    tests.extend(assumed::tests());
     tests.push(Trial::test("plans/are the same for every instruction set", every_isa));
     tests
 }

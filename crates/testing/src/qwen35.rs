@@ -1,5 +1,5 @@
 //! The hybrid page qwen35 on a small model whose numbers are hashed from names: against an independent float32
-//! implementation (`crates/parity/tools/qwen35_numpy.py`, which wrote the reference), and against itself in every way
+//! implementation (`crates/testing/tools/qwen35_numpy.py`, which wrote the reference), and against itself in every way
 //! of running. The files' word on shapes is checked too.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use onetrip_ir::target::Compute;
 
 use crate::harness::{Answers, CHUNK, Options, differences, forced, load, only, root_mean_square, run, sequences};
 
-const REFERENCE: &[u8] = include_bytes!("../../../parity/reference/qwen35-small.f32");
+const REFERENCE: &[u8] = include_bytes!("../reference/qwen35-small.f32");
 /// Texts of the reference that run alone, then those that run in one ragged batch: name and tokens.
 const ALONE: [(&str, usize); 4] = [("text.1", 1), ("text.7", 7), ("text.64", 64), ("text.300", 300)];
 const TOGETHER: [(&str, usize); 3] = [("batch.3", 3), ("batch.40", 40), ("batch.131", 131)];

@@ -1,13 +1,13 @@
 //! Promises about the source tree that ARCHITECTURE.md names by these tests.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::fuse::RULES;
 use onetrip_core::ops::Op;
 
 use crate::run_loop;
+use crate::setup::root;
 
 /// All tests, with those on whole models or without.
 type AllTests = fn(bool) -> Vec<Trial>;
@@ -24,10 +24,6 @@ pub fn tests(all: AllTests) -> Vec<Trial> {
         Trial::test("invariants/every op has cases, some with costs counted by hand", every_op_has_cases),
         Trial::test("invariants/no two rules have one name or say that they find the same", rules_are_told_apart),
     ]
-}
-
-pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn tidy() -> Result<(), Failed> {

@@ -14,7 +14,7 @@ use onetrip_ir::expr::Bind;
 use onetrip_ir::plan::Plan;
 use onetrip_ir::plan::text::human;
 
-use crate::snapshots::{caps, key, listing_options, options, same};
+use crate::setup::{caps, key, listing_options, options, same};
 
 const BIND: Bind = Bind { t: 1, s: 1, l: 256 };
 
