@@ -184,7 +184,8 @@ impl CudaDevice {
                 }
                 loaded => loaded,
             };
-            let kernel = kernel.map_err(|e| failed(e.to_string()))?;
+            // A kernel that failed before may be noticed here first: then the GPU is lost, and not this kernel damaged.
+            let kernel = kernel.map_err(|e| self.failed(e))?;
             self.kernels.insert((**text).clone(), kernel);
         }
         Ok(())
