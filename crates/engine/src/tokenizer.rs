@@ -7,7 +7,7 @@
 //! On GGUF files the ids equal llama.cpp's; on `tokenizer.json` they equal the `tokenizers` crate's.
 
 mod bpe;
-mod encode;
+mod encoder;
 mod error;
 mod gguf;
 mod json;
@@ -20,7 +20,7 @@ use std::path::Path;
 
 use crate::files::Metadata;
 
-pub use encode::Tokenizer;
+pub use encoder::Tokenizer;
 pub use error::TokenizerError;
 pub use special::Special;
 pub use stream::{StreamDecoder, Utf8Buffer};

@@ -1,7 +1,7 @@
 //! The tokenizer of a GGUF file, out of its metadata.
 
 use super::bpe::ByteLevelBpe;
-use super::encode::{Model, Tokenizer};
+use super::encoder::{Model, Tokenizer};
 use super::error::TokenizerError;
 use super::special::Matcher;
 use super::spm::ScoredBpe;

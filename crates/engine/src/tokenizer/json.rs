@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use super::encode::{Model, Tokenizer};
+use super::encoder::{Model, Tokenizer};
 use super::error::TokenizerError;
 use super::gguf::ends_by_name;
 use super::special::Matcher;

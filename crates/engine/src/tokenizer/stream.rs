@@ -1,6 +1,6 @@
 //! Decoding token by token: only whole characters come out.
 
-use super::encode::Tokenizer;
+use super::encoder::Tokenizer;
 
 /// Turns bytes that arrive in pieces into text. A character that is still incomplete waits for its rest; bytes that can
 /// never become a character are U+FFFD at once. What comes out in total equals `String::from_utf8_lossy` of the whole.
