@@ -8,6 +8,7 @@
 //! What devices depend on (tensors, formats, launch IR, plan, the device trait) is the crate `onetrip-ir` below. Core does
 //! no I/O, starts no thread and depends on no GPU crate.
 
+pub mod cases;
 pub mod codegen;
 pub mod compile;
 pub mod fuse;
@@ -18,4 +19,3 @@ pub mod precision;
 pub mod probe;
 pub mod record;
 pub mod reference;
-pub mod selftest;

@@ -60,7 +60,7 @@ pub fn rounding(weight: &Sig, compute: Compute, target: Target, bucket: RowBucke
     let has_quants = weight.layout() != Layout::Stored;
     let halves = has_tensor_cores(target) && weight.width.is_multiple_of(32);
     let is_wgsl = matches!(target, Target::Wgsl(_));
-    // From a dozen rows on no kernel on integers is faster: each block of 32 would have its sums scaled.
+    // From 9 rows on no int8 kernel is faster: it would have to scale the sums of each block of 32.
     let halves = halves && bucket >= RowBucket::R9To64;
     match compute {
         Compute::F32 => Rounding::None,

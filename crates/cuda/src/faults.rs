@@ -24,7 +24,7 @@ mod tests {
         use onetrip_core::ops::Op;
         use onetrip_ir::target::Target;
         let (_, cases) = Op::all_cases().into_iter().find(|(name, _)| *name == "embed").expect("an op");
-        let plan = onetrip_core::selftest::case_plan(&cases[0], Target::Cuda(Default::default())).expect("a plan");
+        let plan = onetrip_core::cases::case_plan(&cases[0], Target::Cuda(Default::default())).expect("a plan");
         let said = super::place(3, &plan.dispatches[0]);
         let format = cases[0].ins[0].dtype.name();
         assert!(

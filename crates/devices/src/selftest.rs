@@ -3,6 +3,7 @@
 use onetrip_core::compile::lower::lower;
 use std::sync::Arc;
 
+use onetrip_core::cases::{PAGE_LEN, Rng, case_graph, random_batch, random_weight, uniform};
 use onetrip_core::compile::layout::Layouts;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::graph::Source;
@@ -11,7 +12,6 @@ use onetrip_core::ops::{Case, Op};
 use onetrip_core::probe::Silent;
 use onetrip_core::record::record;
 use onetrip_core::reference::{RefState, RefTensor, eval_graph};
-use onetrip_core::selftest::{PAGE_LEN, Rng, case_graph, random_batch, random_weight, uniform};
 use onetrip_ir::device::{DeviceError, TestDevice, WeightData};
 use onetrip_ir::tensor::Role;
 

@@ -169,7 +169,7 @@ impl StepBatch {
         }
     }
 
-    /// The batch as text kernels read it, in words of 32 bits (`kernels/batch.cuh` and `kernels/batch.wgsl` read it):
+    /// The batch as text kernels read it, in words of 32 bits (`codegen/cuda/batch.cuh` and `codegen/wgsl/batch.wgsl` read it):
     ///
     /// | word | holds |
     /// |---|---|

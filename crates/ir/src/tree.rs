@@ -17,7 +17,7 @@ pub enum Unary {
 }
 
 impl Unary {
-    /// Name of the function in kernels that are text (`kernels/common.cuh`, `kernels/math.wgsl`).
+    /// Name of the function in kernels that are text (`codegen/cuda/common.cuh`, `codegen/wgsl/math.wgsl`).
     fn function(self) -> &'static str {
         match self {
             Unary::Silu => "silu",

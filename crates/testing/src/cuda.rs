@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Completion, Failed, Trial};
+use onetrip_core::cases::case_plan;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::Op;
-use onetrip_core::selftest::case_plan;
 use onetrip_cuda::nvrtc::Compiler;
 use onetrip_cuda::{CudaDevice, Options};
 use onetrip_engine::graph_builder::Want;

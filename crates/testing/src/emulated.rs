@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
+use onetrip_core::cases::case_plan;
 use onetrip_core::codegen::cuda::MACHINE;
 use onetrip_core::ops::{Case, Op};
-use onetrip_core::selftest::case_plan;
 use onetrip_device_common::arena::{GUARD, POISON, Slots};
 use onetrip_device_common::recording::{kept, with_kernel};
 use onetrip_engine::files::ModelFile;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
+use onetrip_core::cases::{Rng, on_target, random_batch, random_weight};
 use onetrip_core::compile::layout::Layouts;
 use onetrip_core::compile::lower::lower;
 use onetrip_core::fuse::Fuse;
@@ -14,7 +15,6 @@ use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rope::Rope;
 use onetrip_core::probe::Silent;
 use onetrip_core::record::record;
-use onetrip_core::selftest::{Rng, on_target, random_batch, random_weight};
 use onetrip_ir::batch::RopeSpec;
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::device::{Device, TestDevice, WeightData};

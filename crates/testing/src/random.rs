@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use onetrip_core::cases::{Rng, random_batch, random_weight};
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::Op;
 use onetrip_core::ops::attention::Attention;
@@ -17,7 +18,6 @@ use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use onetrip_core::ops::rope::Rope;
 use onetrip_core::reference::{RefState, RefTensor};
-use onetrip_core::selftest::{Rng, random_batch, random_weight};
 use onetrip_ir::batch::{RopeSpec, StepBatch};
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::device::WeightData;

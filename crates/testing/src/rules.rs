@@ -4,13 +4,13 @@ use onetrip_core::compile::lower::lower;
 use std::sync::Arc;
 
 use libtest_mimic::{Failed, Trial};
+use onetrip_core::cases::Rng;
 use onetrip_core::compile::layout::Layouts;
 use onetrip_core::fuse::{Fuse, RULES, fuse, fuse_assuming};
 use onetrip_core::graph::Graph;
 use onetrip_core::probe::Silent;
 use onetrip_core::record::record;
 use onetrip_core::reference::{RefState, RefTensor, eval_graph};
-use onetrip_core::selftest::Rng;
 use onetrip_cpu::CpuDevice;
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::device::{Device, DeviceError, TestDevice};

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use libtest_mimic::Failed;
-use onetrip_core::selftest::Rng;
+use onetrip_core::cases::Rng;
 use onetrip_engine::files::GgufWriter;
 use onetrip_ir::formats::DType;
 

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use libtest_mimic::{Completion, Failed, Trial};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
+use onetrip_core::cases::{case_plan, on_target};
 use onetrip_core::ops::{Case, Op};
-use onetrip_core::selftest::{case_plan, on_target};
 use onetrip_devices::selftest::{Verdict, run_case};
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::graph_builder::Want;

@@ -9,10 +9,10 @@ use std::path::Path;
 use std::time::Instant;
 
 use clap::Args;
+use onetrip_core::cases::case_plan;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::ops::{Case, Op};
 use onetrip_core::record::prepare;
-use onetrip_core::selftest::case_plan;
 use onetrip_devices::selftest::{CaseResult, Verdict, run_case};
 use onetrip_devices::{DeviceKind, DeviceSpec, Settings, host};
 use onetrip_engine::model::{Model, ModelOptions};

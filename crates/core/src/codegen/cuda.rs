@@ -145,7 +145,7 @@ impl Unit {
         self.set("ROWS", code)
     }
 
-    /// A weight by the name of a constant: see `kernels/weights.cuh`. False where no kernel reads its layout.
+    /// A weight by the name of a constant: see `cuda/weights.cuh`. False where no kernel reads its layout.
     pub fn weight(&mut self, name: &str, arg: Arg, sig: &Sig, int8: bool) -> bool {
         let Some((kind, parts)) = weight_type(sig, int8) else { return false };
         let i = self.operand(arg, Access::Read);
@@ -213,7 +213,7 @@ fn rows_code(rows: &Expr) -> String {
     }
 }
 
-/// Type of a weight in `kernels/weights.cuh`, and the bytes at which its parts begin.
+/// Type of a weight in `cuda/weights.cuh`, and the bytes at which its parts begin.
 fn weight_type(sig: &Sig, int8: bool) -> Option<(String, Vec<usize>)> {
     let floats = |kind: usize| Some((format!("Floats<{kind}>"), vec![0]));
     match (sig.dtype, sig.layout()) {
@@ -253,7 +253,7 @@ pub fn groups(rows: &Expr, width: usize, per: usize) -> Expr {
     }
 }
 
-/// Type of a cache in `kernels/heads.cuh`; none where heads of `dim` have no kernel.
+/// Type of a cache in `cuda/heads.cuh`; none where heads of `dim` have no kernel.
 pub fn cache_type(sig: &Sig, dim: usize) -> Option<&'static str> {
     match sig.dtype {
         _ if !dim.is_multiple_of(8) => None,

@@ -207,7 +207,7 @@ impl Wgsl {
     }
 }
 
-/// Declares a weight in planes as `name`, with the readers of `kernels/planes.wgsl`; false where it is none. `K` is the
+/// Declares a weight in planes as `name`, with the readers of `wgsl/planes.wgsl`; false where it is none. `K` is the
 /// width of its rows.
 pub(crate) fn planes(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig) -> bool {
     let rows = sig.rows.constant().unwrap_or(0) as usize;

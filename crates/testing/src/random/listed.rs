@@ -1,6 +1,7 @@
 //! Layers as another engine lists them: states are read as rows and written back, a window is put together, norms read
 //! parts of a packed projection, and ops on values without rows stand in between.
 
+use onetrip_core::cases::Rng;
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::conv::Conv;
 use onetrip_core::ops::copy::Copy;
@@ -10,7 +11,6 @@ use onetrip_core::ops::l2_norm::L2Norm;
 use onetrip_core::ops::state_read::StateRead;
 use onetrip_core::ops::state_write::StateWrite;
 use onetrip_core::ops::window::Window;
-use onetrip_core::selftest::Rng;
 use onetrip_ir::expr::Expr;
 use onetrip_ir::formats::DType;
 use onetrip_ir::tensor::Sig;

@@ -1,10 +1,10 @@
 //! Attention on the CPU.
 //!
-//! - `decode` (up to 8 rows): one item per (token, query head). A fused write needs no join: each item makes the
-//!   step's own keys anew in its scratch, rounded as the cache rounds them, and the first head of each group
-//!   stores those of its own token; nobody reads from the cache what is written in the same dispatch.
-//! - `prefill` (more rows): one item per (16 queries of a sequence, head), streaming over blocks of keys with a
-//!   running maximum and sum. A fused write is a step of its own before it.
+//! - `decode` (up to 8 rows): one work item per (token, query head). A fused cache write needs no barrier: each item
+//!   recomputes this step's keys in its scratch, rounded as the cache rounds them, and the item of the first head of a
+//!   group stores the keys of its own token; no item reads from the cache what the same dispatch writes.
+//! - `prefill` (more rows): one work item per (16 queries of a sequence, head), with an online softmax over blocks of keys
+//!   (running maximum and sum). A fused cache write is a launch of its own before it.
 
 use super::*;
 use crate::ops::cache_write::slot_bytes;

@@ -1,11 +1,11 @@
 //! Attention in CUDA.
 //!
-//! - `decode_split_kv` (up to 8 rows): one launch, which also rotates, writes the cache, splits the visible positions over blocks
-//!   and adds the parts up.
-//! - `decode_batched` (more rows, each the one token of its sequence, caches in f16): the same, for rows that fill the device; its output
-//!   may be MMA fragments.
-//! - more rows: a fused write is a step of its own in front, then `prefill_mma` where there are tensor
-//!   cores and the shared memory for it, else `prefill_simt`.
+//! - `decode_split_kv` (up to 8 rows): one launch that rotates, writes the KV cache, splits the visible positions over thread
+//!   blocks (split-KV) and combines the splits.
+//! - `decode_batched` (more rows, each the one token of its sequence, caches in f16): the same work for rows that fill the device;
+//!   its output may be in MMA fragment layout.
+//! - other rows: a fused cache write is a launch of its own in front, then `prefill_mma` where there are tensor cores and enough
+//!   shared memory, else `prefill_simt`.
 
 use super::*;
 use crate::codegen::cuda::{HALF, HEADS, TENSOR, Unit, cache_type, caps};

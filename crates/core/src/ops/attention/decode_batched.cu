@@ -1,32 +1,33 @@
-// Attention of many rows, each the one token of its sequence, over caches in f16, on tensor cores. A block works on parts: a
-// row, HPB (at most 8) query heads of one key head, and a range of the visible positions. Where rows are fewer than blocks,
-// or one is far longer than the others, a row has several parts, whose sums meet in memory; the last one adds them up.
+// Paged split-KV attention of many rows, each the one token of its sequence, over caches in f16, on tensor cores. The unit of work
+// is a split: one row, HPB (at most 8) query heads of one key head, and a range of the visible positions. Where rows are fewer
+// than resident blocks, or one row is far longer than the others, a row has several splits; their partials go to memory, and
+// the block that finishes a row last combines them.
 //
-// A warp has STEP positions at a time, keys and values of which are on their way in shared memory while it works: as much of
-// the cache as fits is asked for before the wait for the step's own queries, keys and values. Numbers are as in decode_split_kv_mma.cu: two
-// f16 for queries and weights. This step's key and value are made in shared memory and come into the tile that has their
-// place; nobody reads from the cache what the same launch writes.
+// A warp works on STEP positions at a time while cp.async brings the keys and values of the next ones to its shared-memory stage:
+// as much of the cache as fits is requested before the dependency wait for this step's Q/K/V. Operands are split into two f16 numbers
+// as in decode_split_kv_mma.cu. This step's key and value are computed in shared memory and placed into the tile that holds their
+// position; no block reads from the cache what the same launch writes.
 //
 // On an H200, Llama-8B at 300 positions, in a chain of layers with dependent launch, the cache's write included: 9, 16, 32 and
 // 64 rows; 32 rows of 4,096; 31 rows of 300 with one of 16,000. Bytes at 4.2 TB/s: 2.6, 4.7, 9.4, 18.7; 128; 25 µs.
 // v1 (the cache's write, then prefill_mma.cu): 16.8, 18.7, 26.7, 52; 150; 354.
 // v2 (decode_split_kv_mma.cu without clusters, not kept): 11.4, 12.7, 15.2, 32.5; 146; 388. Two tiles ahead: 9.8, 10.1, 14.1, 28.3; 132.
-// v3: tiles in shared memory, four warps a block, a grid with blocks to spare: 8.2, 10.1, 15.3, 31.1; 171; 46. Where twice as
-//     many parts as rows did not fit the device at once, the second wave was the time.
-// v4: eight warps, a grid of what fits, whose blocks go on: 9.6, 12.2, 15.2, 29.0; 147; 50. Sixteen warps: 22.5 for 32 rows;
-//     three blocks of eight an SM: 19.1.
-// v5: where one `gemm_skinny.cu` reads the output, it is written rounded, as that loads it: a dispatch less. Copies of a tile within
-//     a page have fixed distances; parts are dealt once a block, without a second look for one more, by instructions that
-//     sum over lanes.
+// v3: tiles in shared memory, four warps a block, more blocks than the device holds at once: 8.2, 10.1, 15.3, 31.1; 171; 46. Where
+//     twice as many splits as rows did not fit the device at once, the second wave of blocks set the time.
+// v4: eight warps, a persistent grid of resident blocks: 9.6, 12.2, 15.2, 29.0; 147; 50. Sixteen warps: 22.5 for 32 rows;
+//     three blocks of eight warps an SM: 19.1.
+// v5: where `gemm_skinny.cu` is the only consumer, the output is written in its MMA fragment layout: a dispatch less. Copies of a tile
+//     within a page have fixed distances; the tile scheduler assigns splits once a block, by warp reductions.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define DP ((DIM + 15) / 16 * 16)
-// Pieces of 16 bytes in a row. Rows of a tile begin in the same bank where pieces change places, else in different ones.
+// 16-byte vectors in a row. Where the vectors of a row are swizzled, rows of a tile begin in the same bank; else rows are padded, so
+// that they begin in different banks: either way there is no bank conflict.
 #define VECTORS (DP / 8)
 #define SWIZZLED (VECTORS % 8 == 0)
 #define ROW_STRIDE (SWIZZLED ? DP : DP + 8)
-// Halves of a warp's STEP keys, or values, in shared memory.
+// f16 elements of a warp's STEP keys, or values, in shared memory.
 #define TILE (STEP * ROW_STRIDE)
-// Floats from one head to the next in shared memory: other banks.
+// Floats from one head to the next in shared memory, padded against bank conflicts.
 #define HEAD_STRIDE (DIM + 4)
 // Four elements of the output each.
 #define OUTPUTS ((HPB * DIM / 4 + THREADS - 1) / THREADS)

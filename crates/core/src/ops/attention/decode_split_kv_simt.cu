@@ -1,28 +1,28 @@
-// Attention of up to 8 rows. A block is one token, HPB query heads of one key head, and one of SPLITS parts of the visible
-// positions; the last block of a token and key head to finish adds the parts up, in their order.
+// Split-KV attention of up to 8 rows. A block has one token, HPB query heads of one key head, and one of SPLITS ranges of the
+// visible positions; the block of a token and key head that finishes last combines the splits, in their order.
 //
-// Keys and values of this step are made in shared memory where the op writes the cache, rounded as the cache rounds them;
-// nobody reads from the cache what the same launch writes. LPK lanes hold a key, eight elements each; each group of LPK lanes
-// has a maximum, a sum and an output of its own, which meet once, at the end of the block.
+// Where the op writes the cache, this step's K/V are computed in shared memory, rounded as the cache rounds them; no block reads
+// from the cache what the same launch writes. LPK lanes hold a key, eight elements each; each group of LPK lanes keeps the running
+// maximum, sum and output of its own online softmax, and the groups are combined once, at the end of the block.
 //
 // v1: 16-byte loads of keys and values, queries in shared memory, online softmax over tiles of positions: 18.7 µs (0.5B),
-//     24.8 (8B), 43.5 (9B) at 256 positions on an H200, a chain of page, key, page, value loads.
-// v2: UNROLL keys and values a lane in flight, those of earlier ticks, pages and angles before the wait, parts of 32
-//     positions, no barrier between tiles, weights of the parts worked out once.
+//     24.8 (8B), 43.5 (9B) at 256 positions on an H200: latency of a dependent chain of page, key, page, value loads.
+// v2: UNROLL keys and values a lane in flight; cached ones, pages and rotary angles loaded before the dependency wait; splits of 32
+//     positions; no barrier between tiles; the rescale factors of the splits computed once.
 typedef CacheRow<KEY_TYPE, DIM> KeyRow;
 typedef CacheRow<VALUE_TYPE, DIM> ValueRow;
 #define PER_WARP (32 / LPK)
 #define ROUND (WARPS * PER_WARP * UNROLL)
-// Floats of a part: the output not yet divided, its maximum and its sum.
+// Floats of a split's partial: the output before division by the sum, the maximum and the sum.
 #define PARTIAL (DIM + 4)
 
-// What is left to do with a number of the output.
+// Applies the output gate to one element.
 DEVICE float gated(const Args& A, u32 row, u32 head, u32 d, float y) {
     if (!GATE) return y;
     return y * sigmoid(GATE_IN[((size_t)row * HEADS + head) * (2 * DIM) + DIM + d]);
 }
 
-// Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
+// Online-softmax rescale factor exp(m - m_new); `most`, the new maximum, is -inf where no key has been seen.
 DEVICE float scale_to(float m, float most) { return expf(m - (most == -INFINITE ? 0.0f : most)); }
 
 KERNEL {

@@ -1,13 +1,13 @@
 //! Attention in WGSL.
 //!
-//! - `decode_split_kv`: one workgroup for the query heads of a token that read the same keys; a few lanes share a key, and sums go
-//!   through shuffles. With few rows a long cache is shared among workgroups, whose parts the last of them adds up in the
-//!   same launch.
+//! - `decode_split_kv`: one workgroup for the query heads of a token that read the same keys; a few lanes share a key and reduce
+//!   through subgroup shuffles. With few rows a long cache is split over workgroups, and the last of them combines the
+//!   splits in the same launch.
 //! - `decode_no_subgroups`, for adapters without subgroups and heads that do not divide in eights: a thread a key, through workgroup memory.
 //! - `prefill_mma`, for many rows where there are cooperative matrices and caches are f16.
 //!
-//! A fused write is done in the same launch for up to 8 rows, where the step's own keys and values fit workgroup memory; else
-//! it is a step of its own before.
+//! Up to 8 rows, where this step's K/V fit workgroup memory, the same launch writes the cache; else the write is a launch of its
+//! own in front.
 
 use super::*;
 use crate::codegen::wgsl::{Wgsl, caps, lanes};
@@ -82,7 +82,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     }
     let rows = if site.bucket == RowBucket::R1 { 1 } else { 8 };
     let bytes = |s: &Sig| s.dtype.row_bytes(op.dim).unwrap_or(0).next_multiple_of(4);
-    // The step's own keys and values, and two vectors to encode.
+    // This step's K/V, and two vectors to encode.
     let step_bytes = rows * (bytes(&site.ins[o.states]) + bytes(&site.ins[o.states + 1])) + 4 * (3 * op.dim);
     let Some(form) = Form::new(op, site, 0) else {
         return Lowering::Gap("heads of this size do not fit workgroup memory");

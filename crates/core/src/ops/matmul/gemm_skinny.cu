@@ -1,53 +1,55 @@
-// Matmul of 9 to 64 rows whose weights are quantized: a stream of weights past activations that wait in shared memory.
+// Skinny GEMM: matmul of 9 to 64 rows whose weights are quantized. Weights stream once from memory, past activations that stay in
+// shared memory.
 //
-// A warp tile is 16 rows of a weight, and a unit of outputs has one of each of its products. A block has WARP_TILES warp tiles, shared out
-// over warps side by side, as many to each scheduler of an SM as may be; K_WARPS such sides of warps take turns with the
-// lines of the columns, and the CLUSTER blocks of a cluster share them; all add up in the end. Of a line, 128 bytes of quants a
-// row, one is under way to the warp's room in shared memory while the one before is in registers; a lane dequantizes whole blocks
-// of 32 of a row, so with scales of its own, to 16 bits. Activations of 8 * NT tokens wait in shared memory as pieces
-// (`half.cuh`), which their maker or `convert.cu` wrote: all at once, or in phases of PHASE lines a warp, at which alone warps
-// wait for each other. The first weights are asked for before the inputs are there. More than 32 tokens are more blocks. A
-// quant times its scale that is beyond f16 becomes infinite here, where other kernels take the largest f16.
+// A warp tile is 16 rows of a weight; a unit of outputs has one warp tile of each of its products. A block has WARP_TILES warp tiles,
+// distributed over its N warps so that each scheduler of an SM gets as many as the others. K_WARPS warps slice K inside the block
+// (sliced-K, round-robin over k-tiles), the CLUSTER blocks of a cluster split K across blocks (split-K), and all partial sums are
+// reduced at the end. A k-tile is 128 bytes of quants of each row. One k-tile is in flight (cp.async) to the warp's
+// shared-memory stage while the one before it is in registers; a lane dequantizes whole blocks of 32 of one row to 16 bits, so each
+// block has its own scale. Activations of 8 * NT tokens are in shared memory in MMA fragment layout (`half.cuh`), which
+// their producer or `convert.cu` wrote: all at once, or in phases of PHASE k-tiles a warp, and only between phases do warps wait
+// for each other. The first weights are requested before the dependency wait. More than 32 tokens take more blocks. A quant times
+// its scale that exceeds f16 becomes infinite here; other kernels clamp it to the largest f16.
 //
 // Times of gate and up of Llama-8B Q4_0 for 32 rows, 66 MB, one after the other on an H200; their bytes take 16 us. Ticks are
 // of 32 sequences at 300 positions.
-// Before: int8 sums, each block of 32 scaled by itself, as `gemm_int8_mma.cu` has up to 8 rows: 60 us.
-// v1: 64 bytes of a row at a time through a ring with activations beside them, a barrier every 128 columns, clusters of
-//     eight (of which only 15 find room): 52 us.
-// v2: 128 bytes of a row at a time, the mask of quants kept from the compiler, which made it anew for every word (a sixth of
-//     all instructions), sums collected four at a time: 38 us. Copies spread over the products brought nothing.
-// v3: weights to registers, activations at once: 34.9 us; asking for whole lines of L2: 33.5 us. A tick:
-//     5.6 ms before, 3.81 ms with this and `attention/decode_batched.cu`.
-// v4: lines to rooms in shared memory: a load to registers touches a line of L1 for each of its eight
-//     rows, quants and scales alike, and without the scales' loads alone the kernel took 3 us less. Sixteen warps with two
-//     warp tiles or one, seven a scheduler, instead of fourteen with two, of which two schedulers had four: together 30.5 us, down
+// Before: int8 mma with a scale for each block of 32, as `gemm_int8_mma.cu` does for up to 8 rows: 60 us.
+// v1: 64 bytes of a row at a time through a ring of stages with activations beside them, a barrier every 128 columns, clusters of
+//     eight (only 15 of which fit the device): 52 us.
+// v2: 128 bytes of a row at a time; the mask of quants hidden from the compiler, which had rebuilt it for every word (a sixth of all
+//     instructions); sums accumulated four at a time: 38 us. Spreading the copies between the mma instructions brought nothing.
+// v3: weights loaded to registers, all activations at once: 34.9 us; requesting whole L2 lines: 33.5 us. A tick: 5.6 ms before,
+//     3.81 ms with this and `attention/decode_batched.cu`.
+// v4: k-tiles to shared-memory stages: a load to registers touches an L1 line for each of its eight rows, for quants and scales
+//     alike, and leaving out the loads of scales alone saved 3 us. Sixteen warps with one or two warp tiles, seven a
+//     scheduler, instead of fourteen warps with two, which left two schedulers with four warps: together 30.5 us, down
 //     24.7 -> 21.7 us, head 140 -> 133 us; a tick 3.50 ms.
-// v5: copies of activations at fixed distances, operands asked for before the sums of other blocks: a tick 45 us less.
-//     Activations and outputs as pieces: two dispatches a layer and 176 us less (`convert.cu` got its norm's weight before its
-//     inputs then: 82 us). The code for more than 16 rows in front of that for fewer: 55 us less, though kernels one after the
-//     other take as long as before: a tick reads instructions from memory, for its weights push them out of the caches.
-// What did not help: three or four pieces under way in registers (37 and 45 us), three warp tiles a warp of twelve (31.7 us), four
-// (37 us), one instruction for zero point and scale (36 us), tensor cores of four warps together (wgmma, factors in
+// v5: copies of activations at fixed distances, epilogue operands loaded before the partials of other blocks: a tick 45 us less.
+//     Activations and outputs in MMA fragment layout: two dispatches a layer and 176 us less (`convert.cu` then loaded the norm's weight
+//     before its inputs: 82 us). The code for more than 16 rows placed in front of the code for fewer: 55 us less, although chains
+//     of this kernel take as long as before: a tick fetches instructions from memory, since its weights push them out of the L2.
+// What did not help: three or four k-blocks in flight in registers (37 and 45 us), three warp tiles for each of twelve warps (31.7 us),
+// four (37 us), one instruction for zero point and scale (36 us), wgmma (tensor cores of four warps together, factors in
 // registers: without loading weights 27 us instead of 37, but with them 36 to 43 us, with weights through a ring in shared
-// memory 36 us); a barrier for each quarter of the activations, so that work begins earlier (1.7 us more); weights
-// asked for in bulk for L2 (all: 38 us, half: 35 us) or two lines ahead (31.1 us); dequantizing ahead of
-// products, in the order of the text or of all warp tiles at once; a block's own sums past the cluster's network.
-// What is left: 9.0 of the 30.5 us are there without weights and products: launch 1.4, sums and outputs 4.5 (1.4 of them for
-// those of the other block), activations 1.7, the first line 1.3. The rest is products, one of 16 x 8 x 16 in ten cycles of a
-// scheduler, with dequantizing in between; without dequantizing the whole takes 29.8 us, without loads 28.7, without both 24.7.
+// memory 36 us); a barrier for each quarter of the activations, so that work begins earlier (1.7 us more); bulk prefetch of
+// weights to L2 (all: 38 us, half: 35 us) or two k-tiles ahead (31.1 us); dequantizing ahead of the mma instructions, in
+// program order or for all warp tiles at once; a block's own partials kept out of distributed shared memory.
+// What is left: 9.0 of the 30.5 us remain without weights and products: launch 1.4, reduction and epilogue 4.5 (1.4 of them for
+// the partials of the other block), activations 1.7, the first k-tile 1.3. The rest is mma, one of 16 x 8 x 16 in ten cycles of a
+// scheduler, with dequantization in between; without dequantization the whole takes 29.8 us, without loads 28.7, without both 24.7.
 
 // Outputs of a unit, which has a warp tile of 16 rows of each of its products.
 #define UNIT 16
-// A block's sums: [K_WARPS][tokens][PARTIAL_ROW], warp tiles side by side.
+// A block's partial sums: [K_WARPS][tokens][PARTIAL_ROW], warp tiles side by side.
 #define PARTIAL_ROW (WARP_TILES * 16 + 4)
 
 DEVICE u32 word_of(const uint4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
-// M warp tiles of a warp, one or two, of which 128 bytes of quants a row, a line, are under way to a room in shared memory, and the line
-// before is in registers.
+// The M (one or two) warp tiles of a warp: one k-tile of each is in flight to a shared-memory stage while the k-tile before it is in
+// registers.
 template <class W, int M> struct WarpTiles;
 template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct WarpTiles<Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>, M> {
-    // Pieces of 128 columns in a line.
+    // k-blocks of 128 columns in a k-tile.
     static const int K_BLOCKS = 8 / BITS;
     static const u32 ROW_BYTES = K / 8 * BITS, SCALE_BYTES = K / GROUP * 2, TILE_SCALES = 1024 / BITS / GROUP * 2;
     static const int SCALES = 32 / GROUP;

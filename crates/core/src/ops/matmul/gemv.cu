@@ -1,22 +1,22 @@
-// Matmul of one row: weights go from memory to registers, and meet activations that stay in registers.
+// GEMV: matmul of one row. Weights stream from memory to registers and meet activations that stay in registers.
 //
-// A block owns adjacent rows of the outputs. K_WARPS warps lie side by side along a row, each thread with the activations of
-// its columns; WARP_GROUPS such teams go through the rows, DEPTH of them on their way at any time. The first are asked for
-// before the kernel in front is done, and the lines behind them are fetched to L2. Nothing is reduced
-// before the products: int8 quants do not depend on the norm's factor, which the sums are multiplied by at the end.
+// A block owns adjacent rows of the outputs. K_WARPS warps slice K along a row, each thread holding the activations of its
+// columns; WARP_GROUPS groups of such warps go through the rows with DEPTH rows in flight. The first rows are loaded before
+// the dependency wait, and the following ones are prefetched to L2. There is no reduction before the products: int8
+// activations do not depend on the norm's factor, which multiplies the sums at the end.
 //
 // v1 (as `gemv_multi.cu`): activations in shared memory, a block reduction for the norm. Ticks on an H200: Qwen2.5-0.5B F16 759
 //     µs, Q4_0 551, Llama-8B Q4_0 1862.
-// v2: activations in registers, the norm's factor at the end, sums of several rows in one exchange, residuals read early:
+// v2: activations in registers, the norm's factor at the end, sums of several rows reduced together, residuals loaded early:
 //     615, 483, 1677 µs. Chains of one dispatch: q/k/v of the 0.5B in F16 3.0 to 1.8 µs, gate and up 7.6 to 5.6, down 4.6
 //     to 3.1; of Llama-8B in Q4_0 gate and up 19.2 to 16.8, down 13.5 to 11.2, head 78 to 64 (4.6 TB/s).
-// v3: cut by measurement (`cuda/gemv.rs`): one chunk a thread where rows are few; some small blocks an SM for
-//     long matrices of floats; no fetching ahead where a block has more than 100 KB. With attention at 4 to 5 µs in the
+// v3: grid and block shape by measurement (`cuda/gemv.rs`): one chunk a thread where rows are few; several small blocks an SM for
+//     long matrices of floats; no prefetch where a block has more than 100 KB. With attention at 4 to 5 µs in the
 //     place of 8: 493, 475, 1514 µs, Llama-8B Q8_0 2259.
 //
-// Tried and given up: registers bounded for two blocks an SM (664 µs; they spill); weights through shared memory
-// with 50 to 140 KB of a block under way (677 to 786, 540 to 632 and 1722 to 2155 µs: no faster by itself, and less overlap between
-// kernels: where neighbours want L1 divided differently, they wait for each other).
+// Tried and given up: registers limited for an occupancy of two blocks an SM (664 µs; they spill); weights through shared memory
+// with 50 to 140 KB of a block in flight (677 to 786, 540 to 632 and 1722 to 2155 µs: no faster by itself, and less overlap between
+// kernels: neighbours that want another split of L1 and shared memory wait for each other).
 
 // The rows that a block has of products of one type, flattened: `find(i, row, at)` gives the weight of the i-th, its row
 // there, and where its sum goes.

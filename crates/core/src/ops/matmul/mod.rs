@@ -202,7 +202,7 @@ impl OpDef for Matmul {
             cases.push(Case::new(format!("odd width, {class}"), Matmul::plain(), odd, b).within(2e-5));
         }
         cases.extend(many_rows());
-        // Long rows of quantized weights past a dozen rows and past more than a tile of tokens: columns in several shares, and all forms.
+        // Long rows of quantized weights for a skinny GEMM, with fewer and more tokens than a tile: split K, and all forms.
         for (dtype, t) in [(DType::Q4_0, 20), (DType::Q6_K, 50), (DType::Q8_0, 50), (DType::Q4_1, 16)] {
             let ins = vec![x(1280), Sig::weight(70, 1280, dtype)];
             cases.push(
