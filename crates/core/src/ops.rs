@@ -47,7 +47,7 @@ pub struct Case {
     pub op: Op,
     /// Its inputs.
     pub ins: Vec<Sig>,
-    /// What reads its first output, with its other inputs: for what two ops do otherwise than each alone.
+    /// Optional consumer of output 0, with its other inputs: tests the layouts that a producer and its consumer agree on.
     pub then: Option<(Op, Vec<Sig>)>,
     /// Tokens, sequences and context of the batch.
     pub batch: Bind,

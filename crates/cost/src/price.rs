@@ -193,7 +193,7 @@ impl<'p> Pricer<'p> {
                         self.stream(&format!("stream.{format}.{form}.{how}"), all, set).or_else(alone)
                     };
                     let (hot, from_memory) = (at("hot")?, at("cold")?);
-                    // What is hot was measured of few bytes only: more of it are never slower than from memory.
+                    // Cache-hot bandwidth is measured on small buffers; the time is capped at the time from memory.
                     stream += bytes / all * (from_memory - (1.0 - self.coldness(set)) * (from_memory - hot).max(0.0));
                     if rows > 1 {
                         let operations = 2.0 * s.rows.constant().unwrap_or(0) as f64 * (s.width as u64 * rows) as f64;

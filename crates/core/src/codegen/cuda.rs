@@ -1,6 +1,6 @@
 //! Putting a CUDA translation unit together: constants, operands and pieces of text become one kernel of one step.
 //!
-//! The pieces live in the ops' folders and under `kernels/`; they name operands and sizes by macros that [`Unit`] defines
+//! The texts live in the ops' folders and in `codegen/cuda/`; they name operands and sizes by macros that [`Unit`] defines
 //! in front of them. Every unit is compiled by itself, so names need no prefix.
 
 use std::fmt::{Display, Write};

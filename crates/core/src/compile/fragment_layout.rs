@@ -1,10 +1,10 @@
-//! Values that go as MMA fragments ([`onetrip_ir::tensor::Role::MmaFragment`]) from the op that makes them to the one that would round
-//! them: one dispatch less for each, and half the bytes.
+//! Chooses the activations that their producer writes in the MMA fragment layout of their consumer
+//! ([`onetrip_ir::tensor::Role::MmaFragment`]): one dispatch less for each, and half the bytes.
 
 use crate::graph::{Graph, Source};
 use onetrip_ir::context::LoweringContext;
 
-/// Gives every value that form whose one reader takes it and whose maker gives it; others stay as they are.
+/// Marks a value as fragment layout if its sole consumer accepts that layout and its producer can emit it; other values stay f32.
 pub(super) fn choose(graph: &mut Graph, ctx: &LoweringContext) {
     for reader in 0..graph.nodes.len() {
         let node = &graph.nodes[reader];

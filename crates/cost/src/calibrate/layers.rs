@@ -1,7 +1,7 @@
-//! What `onetrip calibrate` runs on a GPU for rows as they stand in a tick: layers of round sizes and of no model.
+//! What `onetrip calibrate` runs on a GPU to price dispatches as they stand in a tick: layers of round sizes, of no model.
 //!
-//! The rows of one kind alone, one layer's behind the other's, give a row's time by its form and size; whole layers take
-//! longer than all of their kinds: what is more, by dispatch, is what it costs that a kernel follows another one (`kernel_switch`).
+//! A chain of the dispatches of one kind, layer after layer, gives the time of that kind by form and size. A chain of whole
+//! layers takes longer than the sum of its kinds; the excess per dispatch is the kernel-switch overhead (curve `kernel_switch`).
 
 use super::pairs::Extent;
 use super::*;
@@ -18,13 +18,13 @@ pub struct Layers {
     pub is_whole: bool,
 }
 
-/// A row of every layer.
+/// A kind of dispatch that every layer has.
 pub struct LayerRow {
-    /// Its dispatches' names are this and the layer's number.
+    /// The names of its dispatches are this and the number of the layer.
     pub name: &'static str,
     /// How often it is in the chain.
     pub times: usize,
-    /// It is measured behind another row, which is taken off.
+    /// The kind that runs before it while it is measured; the time of that kind is subtracted.
     pub behind: Option<&'static str>,
     /// The curve and where on it; none where it only belongs to whole layers.
     pub point: Option<(String, f64)>,
@@ -320,7 +320,7 @@ mod tests {
                     assert!(count(Some(&[name]), 2) > count(Some(&[name]), 1), "{name}");
                 }
                 for row in &group.rows {
-                    // What is in no layer is there more than once, and what it is behind is measured before it.
+                    // A kind outside the layers must repeat, and the kind that runs before it must be measured first.
                     assert!(if row.is_in_layers() { row.times == depth } else { row.times > 1 }, "{}", row.name);
                     assert!(
                         row.behind.is_none_or(

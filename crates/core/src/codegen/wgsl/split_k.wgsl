@@ -1,17 +1,18 @@
-// Workgroups of one dispatch that publish words for the last of them. The words are zero between dispatches and never zero when
-// published: who takes one waits until it is there, so no order between one word and another is needed, only that words
-// are atomic. Everybody who publishes has done so before the last one is known, so nobody waits for who has not begun.
+// Split-K reduction without ordering between workgroups. Each workgroup publishes its partial sums as atomic words in the zeroed
+// workspace; a published word is never zero, so the workgroup that arrives last can spin on each word until it is there, and
+// needs no order between words. A workgroup counts its arrival only after it has published, so the last one waits for no
+// workgroup that has not started: there is no deadlock on devices that run few workgroups at once.
 var<workgroup> is_last_workgroup: u32;
 
 fn publish(at: u32, bits: u32) { atomicStore(&workspace[at], bits); }
 
-// Zero is published as minus zero.
+// Publishes a float; zero is published as minus zero, which has a bit set.
 fn publish_float(at: u32, x: f32) {
     let bits = bitcast<u32>(x);
     publish(at, select(bits, 0x80000000u, bits == 0u));
 }
 
-// Takes a word and leaves zero.
+// Waits for a word, takes it, and leaves zero in its place.
 fn taken(at: u32) -> u32 {
     var word = 0u;
     loop {
@@ -21,7 +22,8 @@ fn taken(at: u32) -> u32 {
     return word;
 }
 
-// Whether this is the last of `n` workgroups that come here, which all count in the word `counter`. All threads call it.
+// True in the last of the `n` workgroups that arrive here; they count in the semaphore `counter`, which is left zero. Every
+// thread of the workgroup calls it.
 fn is_last(counter: u32, n: u32, lid: u32) -> bool {
     storageBarrier();
     if lid == 0u {

@@ -360,7 +360,7 @@ impl OpDef for Attention {
             };
             let ins = vec![x(512), w(64), x(128), x(128), w(64), state(2, 64), state(2, 64)];
             cases.push(Case::new(name("all with a gate and a window"), gated.clone(), ins.clone(), b).within(5e-3));
-            // Where the projection behind it rounds what it gives, it may give it rounded: with one part a row, and with several.
+            // Output in the MMA fragment layout of the projection that reads it: with one KV split a row, and with several.
             for (compute, dtype) in [(Compute::Int8, DType::Q4_0), (Compute::Bf16, DType::Q8_0)] {
                 let name = name(&format!("all with a gate and a window, then {} in {compute:?}", dtype.name()));
                 let case = Case::new(name, gated.clone(), ins.clone(), b).computing(compute).within(1e-2);
