@@ -294,7 +294,7 @@ mod tests {
     fn storeys_are_listed_from_below() {
         for (i, (krate, below)) in super::STOREYS.iter().enumerate() {
             let known = |name: &&str| super::STOREYS[..i].iter().any(|(lower, _)| lower == name);
-            assert!(below.iter().all(|name| known(&name)), "{krate} names a crate that is not below it");
+            assert!(below.iter().all(known), "{krate} names a crate that is not below it");
         }
     }
 
