@@ -30,6 +30,7 @@ pub struct CpuCall<'a> {
 
 impl CpuCall<'_> {
     /// The bytes of an operand.
+    #[inline]
     pub fn bytes(&self, arg: usize) -> &[u8] {
         let b = self.args[arg];
         // SAFETY: the device keeps the buffer alive for the dispatch; inputs are not written in it (rule of `cpu::memory`).
@@ -37,11 +38,13 @@ impl CpuCall<'_> {
     }
 
     /// The numbers of an f32 operand.
+    #[inline]
     pub fn f32s(&self, arg: usize) -> &[f32] {
         bytemuck::cast_slice(self.bytes(arg))
     }
 
     /// Part of the bytes of an operand; for states, which are read at places other workers do not write.
+    #[inline]
     pub fn bytes_at(&self, arg: usize, range: Range<usize>) -> &[u8] {
         let b = self.args[arg].slice(range.start, range.end.saturating_sub(range.start));
         // SAFETY: inside the buffer (checked by `slice`); not written by another item (rule of `cpu::memory`).
@@ -49,6 +52,7 @@ impl CpuCall<'_> {
     }
 
     /// The bytes of an output that belong to the caller's work item.
+    #[inline]
     #[allow(clippy::mut_from_ref)]
     pub fn write_bytes(&self, arg: usize, range: Range<usize>) -> &mut [u8] {
         let b = self.args[arg].slice(range.start, range.end.saturating_sub(range.start));
@@ -60,6 +64,7 @@ impl CpuCall<'_> {
     }
 
     /// The numbers of an f32 output that belong to the caller's work item.
+    #[inline]
     #[allow(clippy::mut_from_ref)]
     pub fn write(&self, arg: usize, range: Range<usize>) -> &mut [f32] {
         bytemuck::cast_slice_mut(self.write_bytes(arg, range.start * 4..range.end * 4))

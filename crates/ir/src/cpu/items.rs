@@ -12,17 +12,20 @@ pub struct Items {
 
 impl Items {
     /// `total` items for `workers`, handed out in ranges of [`Items::chunk`] items.
+    #[inline]
     pub fn new(total: usize, grain: usize, workers: usize) -> Items {
         Items { next: AtomicUsize::new(0), total, chunk: Items::chunk(total, grain, workers) }
     }
 
     /// Items of a range: at least `grain`. About eight ranges a worker: a worker that the system stops for a moment then
     /// costs an eighth of its share, not all of it.
+    #[inline]
     pub fn chunk(total: usize, grain: usize, workers: usize) -> usize {
         total.div_ceil(workers.max(1) * 8).max(grain).max(1)
     }
 
     /// The next range, or none.
+    #[inline]
     pub fn take(&self) -> Option<Range<usize>> {
         if self.next.load(Ordering::Relaxed) >= self.total {
             return None;
@@ -32,6 +35,7 @@ impl Items {
     }
 
     /// Number of items.
+    #[inline]
     pub fn total(&self) -> usize {
         self.total
     }

@@ -23,6 +23,7 @@ pub struct AlignedBytes {
 
 impl AlignedBytes {
     /// `len` zero bytes; none if the system has not so much.
+    #[inline]
     pub fn try_zeroed(len: usize) -> Option<AlignedBytes> {
         let words = len.checked_add(ALIGN)?.div_ceil(size_of::<u64>());
         let words = bytemuck::allocation::try_zeroed_vec::<u64>(words).ok()?;
@@ -31,11 +32,13 @@ impl AlignedBytes {
     }
 
     /// `len` zero bytes. Panics if the system has not so much: for sizes that do not come from outside.
+    #[inline]
     pub fn zeroed(len: usize) -> AlignedBytes {
         AlignedBytes::try_zeroed(len).unwrap_or_else(|| panic!("no memory for {len} bytes"))
     }
 
     /// A copy.
+    #[inline]
     pub fn copy_of(bytes: &[u8]) -> AlignedBytes {
         let mut new = AlignedBytes::zeroed(bytes.len());
         new.as_mut().copy_from_slice(bytes);
@@ -43,6 +46,7 @@ impl AlignedBytes {
     }
 
     /// Address and length, for a dispatch.
+    #[inline]
     pub fn raw(&mut self) -> RawBuf {
         let bytes = self.as_mut();
         RawBuf { ptr: bytes.as_mut_ptr(), len: bytes.len() }
@@ -76,11 +80,13 @@ unsafe impl Sync for RawBuf {}
 
 impl RawBuf {
     /// A read-only buffer (a weight). Kernels never take mutable ranges of inputs.
+    #[inline]
     pub fn read_only(bytes: &[u8]) -> RawBuf {
         RawBuf { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }
     }
 
     /// Part of this buffer. Panics when it does not lie inside.
+    #[inline]
     pub fn slice(self, start: usize, len: usize) -> RawBuf {
         assert!(start <= self.len && len <= self.len - start, "a slot lies outside the arena");
         // SAFETY: checked to lie inside the allocation.
@@ -88,11 +94,13 @@ impl RawBuf {
     }
 
     /// Bytes of the buffer.
+    #[inline]
     pub fn len(self) -> usize {
         self.len
     }
 
     /// No bytes.
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
@@ -103,12 +111,14 @@ impl RawBuf {
 pub struct Claims(Mutex<Vec<(usize, usize, usize)>>);
 
 impl Claims {
+    #[inline]
     pub(super) fn add(&self, worker: usize, buf: RawBuf) {
         let mut claims = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         claims.push((buf.ptr as usize, buf.ptr as usize + buf.len, worker));
     }
 
     /// Forgets all; false if two workers took mutable ranges that overlap.
+    #[inline]
     pub fn disjoint(&self) -> bool {
         let mut claims = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         claims.sort_unstable();

@@ -10,6 +10,7 @@ pub struct Scratch {
 
 impl Scratch {
     /// `N` buffers of the given bytes, each aligned to a cache line, with whatever was in them.
+    #[inline]
     pub fn split<const N: usize>(&mut self, bytes: [usize; N]) -> [&mut [u8]; N] {
         let total: usize = bytes.iter().map(|b| b.next_multiple_of(ALIGN)).sum();
         if self.memory.as_ref().len() < total {
@@ -24,6 +25,7 @@ impl Scratch {
     }
 
     /// `N` buffers of the given numbers of f32.
+    #[inline]
     pub fn split_f32<const N: usize>(&mut self, lens: [usize; N]) -> [&mut [f32]; N] {
         self.split(lens.map(|n| n * 4)).map(bytemuck::cast_slice_mut)
     }
