@@ -33,7 +33,7 @@ struct CpuRecording {
     entries: Vec<Entry>,
 }
 
-/// The device.
+/// The CPU: a thread pool, an arena for slots, and weights where they lie.
 pub struct CpuDevice {
     pool: Pool,
     simd: &'static Simd,

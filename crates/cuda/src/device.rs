@@ -71,7 +71,7 @@ pub(crate) struct Kept {
     pub(crate) at: Vec<(u64, u64)>,
 }
 
-/// The device.
+/// An NVIDIA GPU: its context, memory, loaded kernels, and graphs of recordings.
 pub struct CudaDevice {
     // Memory goes before the context it is in.
     pub(crate) weights: Vec<Memory>,

@@ -90,7 +90,7 @@ pub fn check(code: cu::CUresult, what: impl FnOnce() -> String) -> Result<(), Dr
 pub struct Properties {
     /// Its number.
     pub ordinal: usize,
-    /// Its name.
+    /// Name of the GPU, as the driver gives it.
     pub name: String,
     /// Compute capability: 90 for 9.0.
     pub sm: u32,

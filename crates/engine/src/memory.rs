@@ -27,7 +27,7 @@ pub enum MemoryError {
     Device {
         /// The model's file.
         file: String,
-        /// The device.
+        /// Name of the device.
         device: String,
         /// Bytes of weights.
         weights: u64,

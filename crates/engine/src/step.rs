@@ -21,7 +21,7 @@ pub enum StepError {
     /// The model.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The device.
+    /// The device failed or refused.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The model gives no numbers to choose a token by, after so many tokens.
@@ -42,7 +42,7 @@ pub enum StepError {
         asked: usize,
         /// The most it takes.
         most: usize,
-        /// The device.
+        /// Name of the device.
         device: String,
     },
     /// There is no memory for the model.
@@ -100,7 +100,7 @@ impl Engine {
         &self.model
     }
 
-    /// The device.
+    /// The device that holds the weights and runs the plans.
     pub fn device(&self) -> &dyn Device {
         &*self.device
     }

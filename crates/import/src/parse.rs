@@ -63,7 +63,7 @@ pub enum Kind {
 pub struct Item {
     /// Its line, from 1.
     pub line: usize,
-    /// Its name.
+    /// Name of the value, unique in the listing.
     pub name: String,
     /// What it is.
     pub kind: Kind,

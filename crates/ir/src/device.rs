@@ -21,9 +21,9 @@ pub enum DeviceError {
     Gap {
         /// Dispatch of the plan.
         n: usize,
-        /// Its name.
+        /// Name of the dispatch: the parts of the model that it computes.
         name: String,
-        /// The device.
+        /// Name of the device, as in plans: `cuda`.
         device: String,
         /// The gap's reason.
         why: &'static str,
@@ -31,7 +31,7 @@ pub enum DeviceError {
     /// Memory could not be had.
     #[error("{device} cannot hold {asked} bytes of {what}")]
     Memory {
-        /// The device.
+        /// Name of the device, as in plans: `cuda`.
         device: String,
         /// Bytes.
         asked: u64,
@@ -41,7 +41,7 @@ pub enum DeviceError {
     /// The device failed while it worked.
     #[error("{device} failed{at}: {why}")]
     Failed {
-        /// The device.
+        /// Name of the device, as in plans: `cuda`.
         device: String,
         /// Where, as ` at dispatch 12 (blk.3.ffn_down)`, or nothing where that is not known.
         at: String,
@@ -51,7 +51,7 @@ pub enum DeviceError {
     /// The device's memory was used up while it worked.
     #[error("{device} failed{at}: {why}")]
     Full {
-        /// The device.
+        /// Name of the device, as in plans: `cuda`.
         device: String,
         /// Where, as in [`DeviceError::Failed`].
         at: String,
@@ -61,7 +61,7 @@ pub enum DeviceError {
     /// A buffer is larger than what kernels of the device can bind at once.
     #[error("{device} failed: {what} of {asked} bytes is larger than one binding ({most} bytes)")]
     Binding {
-        /// The device.
+        /// Name of the device, as in plans: `cuda`.
         device: String,
         /// For what.
         what: String,
@@ -73,7 +73,7 @@ pub enum DeviceError {
     /// The driver was reset: nothing works on this device any more, but the hardware may be opened again.
     #[error("{device} failed: {why}")]
     Reset {
-        /// The device.
+        /// Name of the device, as in plans: `cuda`.
         device: String,
         /// What it said.
         why: String,
@@ -81,7 +81,7 @@ pub enum DeviceError {
     /// The second thread, which encodes, cannot be had or ended.
     #[error("{device} failed: {why}")]
     EncodeThread {
-        /// The device.
+        /// Name of the device, as in plans: `cuda`.
         device: String,
         /// What the system said.
         why: String,
@@ -89,7 +89,7 @@ pub enum DeviceError {
     /// A kernel failed on the device, some time before this was noticed: nothing on it can be used any more.
     #[error("{device} failed: {why}")]
     Lost {
-        /// The device.
+        /// Name of the device, as in plans: `cuda`.
         device: String,
         /// What it said.
         why: String,

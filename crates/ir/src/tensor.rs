@@ -171,7 +171,7 @@ pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{op}: {why}")]
 pub struct ShapeError {
-    /// The op.
+    /// Name of the op.
     pub op: &'static str,
     /// What does not fit.
     pub why: String,

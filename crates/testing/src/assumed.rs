@@ -73,7 +73,7 @@ pub fn listing_text() -> Result<String, Failed> {
     Ok(out)
 }
 
-/// The tests.
+/// The tests of this module, named `assumed/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     let mut tests = vec![];
     tests.push(Trial::test(format!("plans/{LISTING} on cuda/is the committed one"), || {

@@ -18,7 +18,7 @@ use crate::harness::{Options, load};
 use crate::small::Small;
 use crate::wgpu::TINY;
 
-/// The tests.
+/// The tests of this module, named `counts/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     type Test = fn(&Options) -> Result<(), Failed>;
     let on_gpu: [(&str, Test); 4] = [

@@ -26,7 +26,7 @@ const SUMS: f32 = 5e-4;
 /// to 0.7 times between instruction sets. Rules do not change such digits: they are held to `SUMS`.)
 const QUANTS: f32 = 1.42;
 
-/// The tests.
+/// The tests of this module, named `definitions/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     type Test = fn(&'static str) -> Result<(), Failed>;
     let every: [(&str, Test); 9] = [

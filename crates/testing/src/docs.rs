@@ -177,7 +177,7 @@ pub fn write() -> Result<(), Failed> {
     Ok(std::fs::write(root().join("docs/rules.md"), text()?)?)
 }
 
-/// The tests.
+/// The tests of this module, named `docs/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     vec![Trial::test("docs/rules.md is what the rules are", is_fresh)]
 }

@@ -40,7 +40,7 @@ struct Recorded {
     kernels: Vec<Option<Result<Arc<Kernel>, String>>>,
 }
 
-/// The device.
+/// A device that compiles CUDA kernels as C++ and runs the threads of a block as fibers.
 pub struct Emulated {
     caps: CudaCaps,
     weights: Vec<AlignedBytes>,

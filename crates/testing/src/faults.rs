@@ -17,7 +17,7 @@ use crate::wgpu::TINY;
 
 type Test = fn() -> Result<(), Failed>;
 
-/// The tests.
+/// The tests of this module, named `faults/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     let tests: [(&str, Test); 4] = [
         ("a model larger than the memory is refused before anything is loaded, and by how much", memory),

@@ -29,7 +29,7 @@ use onetrip_ir::tree::{Tree, Unary};
 use crate::emulated::Emulated;
 use crate::random::filled;
 
-/// The tests.
+/// The tests of this module, named `fragment_layout/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     let ignored = Emulated::new().is_none();
     let same = || {

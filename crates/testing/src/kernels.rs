@@ -120,7 +120,7 @@ pub fn write() -> Result<Vec<String>, Failed> {
     Ok(vec![TABLE.to_string(), MSL.to_string(), folder.to_string_lossy().into_owned()])
 }
 
-/// The tests.
+/// The tests of this module, named `kernels/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     vec![
         Trial::test("docs/ops.md is what the ops answer", || same(TABLE, &table()?)),

@@ -241,7 +241,7 @@ impl Published {
     }
 }
 
-/// The tests.
+/// The tests of this module, named `plans/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     let mut tests = vec![];
     for model in published() {

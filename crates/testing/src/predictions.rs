@@ -33,7 +33,7 @@ const PAIRS: [(&str, &str, Option<DType>, usize); 3] = [
     ),
 ];
 
-/// The tests.
+/// The tests of this module, named `predictions/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     let test = |&(name, file, weights, skip): &(&'static str, &'static str, Option<DType>, usize)| {
         Trial::ignorable_test(

@@ -27,7 +27,7 @@ const VOCAB: usize = 128;
 /// Logits are of size 4 (up to 15). Two ways of summing in f32 differ by a few of their last digits, eight layers deep.
 const SUMS: f32 = 1e-3;
 
-/// The tests.
+/// The tests of this module, named `qwen35/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     type Test = fn() -> Result<(), Failed>;
     let all: [(&str, Test); 10] = [

@@ -85,7 +85,7 @@ fn nested(numbers: &[f32], shape: &[usize]) -> Json {
     }
 }
 
-/// The tests.
+/// The tests of this module, named `reference/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
     vec![
         Trial::test("reference/numbers are those that the summaries tell of", || {

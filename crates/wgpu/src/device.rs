@@ -60,7 +60,7 @@ struct Place {
     run: Option<Run>,
 }
 
-/// The device.
+/// A GPU through wgpu: buffers, pipelines, and the recordings that it submits.
 pub struct WgpuDevice {
     adapter: String,
     caps: WgslCaps,

@@ -25,7 +25,7 @@ mod cpu;
 mod cuda;
 mod wgsl;
 
-/// The op.
+/// See the module for inputs, shapes and the formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {
     /// Query heads.

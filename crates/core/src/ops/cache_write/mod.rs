@@ -18,7 +18,7 @@ pub(crate) mod wgsl;
 /// Formats in which a cache can be kept.
 pub const CACHE_TYPES: &[DType] = &[DType::F16, DType::F32, DType::Q8_0];
 
-/// The op.
+/// See the module for inputs, shapes and the formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheWrite {
     /// Writes keys and values.

@@ -20,7 +20,7 @@ use onetrip_ir::tree::Unary;
 
 mod cuda;
 
-/// The op.
+/// See the module for inputs, shapes and the formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv {
     /// Inputs that an output sees: its own and those before it.

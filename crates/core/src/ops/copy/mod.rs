@@ -7,7 +7,7 @@ use onetrip_ir::formats::DType;
 
 mod cuda;
 
-/// The op.
+/// A copy of a value, in the same or in another type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copy {
     /// Type of the copy.

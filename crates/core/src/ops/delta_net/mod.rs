@@ -40,7 +40,7 @@ pub enum Front {
     },
 }
 
-/// The op.
+/// The gated delta rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeltaNet {
     /// Query and key heads.

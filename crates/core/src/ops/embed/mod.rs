@@ -7,7 +7,7 @@ use onetrip_ir::tensor::{Layout, tile_layout};
 
 mod cuda;
 
-/// The op.
+/// Rows of the embedding table, one per token id, times a factor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embed {
     /// Factor on the rows (Gemma: the square root of the width).

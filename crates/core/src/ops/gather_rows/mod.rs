@@ -6,7 +6,7 @@ use crate::codegen::wgsl::Wgsl;
 
 mod cuda;
 
-/// The op.
+/// The rows whose logits are wanted, of one value or of several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatherRows;
 

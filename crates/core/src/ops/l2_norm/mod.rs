@@ -10,7 +10,7 @@ use onetrip_ir::tensor::Slice;
 
 mod cuda;
 
-/// The op.
+/// `y = x / sqrt(Σx² + eps)` over groups of `dim` numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct L2Norm {
     /// Added to the sum of squares.

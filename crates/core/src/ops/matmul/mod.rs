@@ -20,7 +20,7 @@ mod cpu;
 mod cuda;
 mod wgsl;
 
-/// The op.
+/// Activations times weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matmul {
     /// Number of weights.

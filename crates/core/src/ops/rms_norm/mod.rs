@@ -14,7 +14,7 @@ use onetrip_ir::tree::Unary;
 
 pub(crate) mod cuda;
 
-/// The op.
+/// See the module for inputs, shapes and the formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RmsNorm {
     /// Added to the mean square.

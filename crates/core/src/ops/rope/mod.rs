@@ -16,7 +16,7 @@ pub(crate) mod cuda;
 pub mod frequencies;
 pub(crate) mod wgsl;
 
-/// The op.
+/// Rotary position embedding of heads, optionally after a per-head norm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// Heads in a row.

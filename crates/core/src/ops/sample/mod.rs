@@ -15,7 +15,7 @@ mod wgsl;
 /// The id where there is nothing to choose from: the best logit is not finite.
 pub const NO_TOKEN: u32 = u32::MAX;
 
-/// The op.
+/// Chooses the next token of each sequence from its logits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// How many best tokens the output has room for.

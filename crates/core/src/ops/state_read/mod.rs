@@ -12,7 +12,7 @@ use onetrip_ir::tensor::Role;
 
 mod cuda;
 
-/// The op.
+/// Rows of a recurrent state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateRead {
     /// Rows read: `S`, or none.

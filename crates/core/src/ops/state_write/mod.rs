@@ -11,7 +11,7 @@ use onetrip_ir::tensor::Role;
 
 mod cuda;
 
-/// The op.
+/// Keeps numbers of every sequence in a recurrent state, until the next step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateWrite {
     /// Rows kept of each sequence of a window; none where the input is as the state is.

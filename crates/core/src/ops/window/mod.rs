@@ -12,7 +12,7 @@ use onetrip_ir::tensor::Role;
 
 mod cuda;
 
-/// The op.
+/// What a causal convolution looks at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     /// Earlier rows of each sequence.
