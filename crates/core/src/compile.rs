@@ -1,4 +1,4 @@
-//! From a graph to a plan, pass by pass: choose [`layout`]s, fuse, choose what goes as pieces, [`lower`] every node, colour slots.
+//! From a graph to a plan, pass by pass: choose [`layout`]s, fuse, choose MMA fragment layouts, [`lower`] every node, colour slots.
 
 mod fragment_layout;
 pub mod layout;

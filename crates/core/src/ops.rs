@@ -197,7 +197,7 @@ ops! {
 }
 
 impl Op {
-    /// The type of the pieces ([`onetrip_ir::tensor::Role::MmaFragment`]) that its kernel here would take its first input as.
+    /// The type in which its kernel here accepts its first input in MMA fragment layout ([`onetrip_ir::tensor::Role::MmaFragment`]).
     pub fn accepts_fragment_layout(&self, site: &OpSite) -> Option<DType> {
         match (self, site.target) {
             (Op::Matmul(op), Target::Cuda(_)) => op.accepts_fragment_layout(site),

@@ -30,10 +30,10 @@ pub enum Role {
     Recurrent,
     /// Made and read within a step: lives in a slot.
     Slot,
-    /// The same, rounded to 16 bits (f16 or bf16, its type) for the one matmul that reads it, in the order in which the
-    /// registers of tensor cores take it: for each eight rows and each 128 columns two kilobytes, 16-byte pieces `[4 parts of
-    /// eight columns][8 rows][4 blocks of 32 columns]`, the eight elements of a piece as the pairs (0, 4), (1, 5), (2, 6),
-    /// (3, 7). Rows are filled up to a multiple of eight and columns to one of 128; what rows beyond the last hold is nobody's.
+    /// As `Slot`, in 16 bits (f16 or bf16) and MMA fragment layout for the one matmul that reads it. Each eight rows × 128 columns
+    /// are 2 KB: 16-byte vectors `[4 groups of eight columns][8 rows][4 blocks of 32 columns]`, the eight elements of a vector as
+    /// the pairs (0, 4), (1, 5), (2, 6), (3, 7). Rows are padded to a multiple of eight, with undefined contents, and columns to a
+    /// multiple of 128.
     MmaFragment,
 }
 

@@ -26,7 +26,7 @@ pub const WEIGHTS: &str = include_str!("cuda/weights.cuh");
 pub const TENSOR: &str = include_str!("cuda/tensor.cuh");
 /// Heads: norm, rotation, and vectors of a cache.
 pub const HEADS: &str = include_str!("cuda/heads.cuh");
-/// Rounding to 16 bits, f16 or bf16 as `HALF_BF16` says, and the order of pieces.
+/// Rounding to 16 bits, f16 or bf16 as `HALF_BF16` says, and the MMA fragment layout.
 pub const HALF: &str = include_str!("cuda/half.cuh");
 /// Causal convolution of a channel.
 pub const CONV: &str = include_str!("cuda/conv.cuh");

@@ -1,4 +1,4 @@
-//! From a graph to a plan: choose layouts, fuse, choose what goes as pieces, lower every node, colour slots.
+//! From a graph to a plan: choose layouts, fuse, choose MMA fragment layouts, lower every node, colour slots.
 
 use std::collections::BTreeMap;
 

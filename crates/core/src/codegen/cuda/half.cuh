@@ -12,13 +12,13 @@ DEVICE uint4 to_half8(const float (&v)[8]) {
     return make_uint4(to_half2(v[0], v[1]), to_half2(v[2], v[3]), to_half2(v[4], v[5]), to_half2(v[6], v[7]));
 }
 
-// Rounded activations as pieces of 16 bytes, in the order in which registers of tensor cores take them (`Role::MmaFragment`): for
-// each eight rows and each 128 columns [4 parts of eight columns][8 rows][4 blocks of 32 columns].
+// The MMA fragment layout of 16-bit activations, in vectors of 16 bytes (`Role::MmaFragment`): for each eight rows and each 128 columns
+// [4 groups of eight columns][8 rows][4 blocks of 32 columns].
 DEVICE u32 fragment_index(u32 width, u32 row, u32 column) {
     const u32 eight = column / 8;
     return (row / 8 * ((width + 127) / 128) + eight / 16) * 128 + eight % 4 * 32 + row % 8 * 4 + eight / 4 % 4;
 }
-// Eight elements side by side as one of them.
+// Eight adjacent elements as one vector of the layout.
 DEVICE uint4 to_fragment(const float4& a, const float4& b) {
     return make_uint4(to_half2(a.x, b.x), to_half2(a.y, b.y), to_half2(a.z, b.z), to_half2(a.w, b.w));
 }

@@ -172,7 +172,7 @@ fn decode_split_kv_mma(op: &Attention, site: &OpSite, cache: &str) -> Lowering {
 /// little shared memory.
 fn decode_batched(op: &Attention, site: &OpSite, caches: [&str; 2]) -> Option<Lowering> {
     let out = &site.outs[0];
-    // Columns that fill up pieces would have to be zeros.
+    // Padding columns of the fragment layout would have to be zeros.
     let is_whole = !out.is_mma_fragment() || out.width.is_multiple_of(128);
     if !site.one_each || caches != ["CACHE_F16"; 2] || caps(site).sm < 80 || !is_whole {
         return None;

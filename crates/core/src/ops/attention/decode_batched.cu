@@ -142,7 +142,7 @@ KERNEL {
         // Row i is sequence i's.
         const u32* pages = batch.w + batch.w[8] + row * batch.w[9];
 
-        // A lane's pieces of a tile lie a whole number of rows apart where a row's pieces divide the lanes.
+        // A lane's vectors of a tile lie a whole number of rows apart where the vectors of a row divide the lanes.
         auto fetch = [&](u32 tile, u16* to_tile, const u8* cache) {
             if (tile < to) {
                 const u32 first_page = tile / page_len, first_offset = tile - first_page * page_len;

@@ -1,9 +1,9 @@
-// Activations normed and rounded to 16 bits, once. One block a row, which its registers hold, eight elements at a time.
+// Norms activations and converts them to 16 bits, once. One block a row, which stays in its registers, eight elements a vector.
 //
-// Rows lie one after the other, or, where FRAGMENT_LAYOUT, as the pieces that `gemm_skinny.cu` loads (`half.cuh`); tokens are filled up to a
-// multiple of eight and columns to one of 128, with zeros.
+// The output is row-major or, with FRAGMENT_LAYOUT, in the MMA fragment layout that `gemm_skinny.cu` loads (`half.cuh`); tokens are padded to a
+// multiple of eight and columns to a multiple of 128, with zeros.
 //
-// v1: the norm's weight was read behind the sum of squares. v2: it is asked for before the inputs are there: the 65 launches of a
+// v1: the norm's weight was loaded after the sum of squares. v2: it is loaded before the dependency wait: the 65 launches of a
 // tick of 32 sequences of Llama-8B take 82 µs less on an H200.
 #define WIDTH (FRAGMENT_LAYOUT ? (K + 127) / 128 * 128 : K)
 #define HELD ((WIDTH / 8 + THREADS - 1) / THREADS)

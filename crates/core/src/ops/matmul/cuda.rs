@@ -1,9 +1,9 @@
 //! Matmul in CUDA.
 //!
 //! - `gemv` (one row): one launch that streams the weights, with prologue and epilogue.
-//! - `gemm_int8_mma` (2 to 8 rows, int8 activations): rounding, then tensor cores.
-//! - `gemm_skinny` (9 to 64 rows of 16-bit factors, quantized weights): rounding, then tensor cores; x may come rounded, as
-//!   pieces, and outputs may be given so.
+//! - `gemm_int8_mma` (2 to 8 rows, int8 activations): quantization, then tensor cores.
+//! - `gemm_skinny` (9 to 64 rows of 16-bit factors, quantized weights): conversion, then tensor cores; x may come in MMA
+//!   fragment layout already, and outputs may be written in it.
 //! - `gemv_multi` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
 //! - `gemm_f16` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
 //! - `gemm_f32_simt` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
@@ -80,7 +80,7 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     lowering.gemm_f32_simt().unwrap_or(Lowering::Gap("a weight of this type and layout has no CUDA kernel"))
 }
 
-/// The type of pieces that x can be, for it would be rounded to them.
+/// The 16-bit type in which x may come in MMA fragment layout: the one that it would be converted to.
 pub(super) fn accepts_fragment_layout(op: &Matmul, site: &OpSite) -> Option<DType> {
     let half = site.rounding(&site.ins[op.first_weight()]);
     let mut given = site.clone();

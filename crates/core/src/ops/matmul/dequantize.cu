@@ -1,5 +1,5 @@
-// A weight to 16 bits, eight elements a piece: read before the wait, as nobody writes weights; written after it, as the
-// kernel in front may still read what lay there.
+// Dequantizes a weight to 16 bits, eight elements a vector. Weights are read before the dependency wait, since no kernel writes
+// them; the output is written after it, since the kernel in front may still read the memory of that slot.
 //
 // v1 has stayed as it was.
 KERNEL {

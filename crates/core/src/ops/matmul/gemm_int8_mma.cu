@@ -1,30 +1,30 @@
 // Matmul of 2 to 8 rows whose weights are quantized: int8 on tensor cores, 16 rows of a weight times eight tokens at a time.
 //
-// A block makes tiles of 16 rows, its K_WARPS warps side by side along them. Each warp copies its pieces (16 rows of 128 bytes
-// of quants, with their scales) to shared memory, RING of them under way, for which nobody waits but the warp itself; the
-// first before the inputs are there. The sums of a block of 32 elements are whole numbers, scaled one by one; activations
-// lie in memory in the order of the registers that take them (`quantize.cu`) and come through L1.
+// A block computes tiles of 16 rows; its K_WARPS warps slice K. Each warp copies its k-tiles (16 rows of 128 bytes of quants, with
+// their scales) to shared memory with a ring of RING stages in flight, for which only the warp itself waits; the first copies
+// start before the dependency wait. The sum of a block of 32 elements is an exact integer and is scaled by itself; activations
+// are in memory in MMA fragment order (`quantize.cu`) and come through L1.
 //
-// Before: 8 rows as one row's kernel, int8 dot products (Llama-8B Q4_0, 8 sequences: 6.1 ms a tick on an H200).
+// Before: 8 rows in the manner of a GEMV, with int8 dot products (Llama-8B Q4_0, 8 sequences: 6.1 ms a tick on an H200).
 // v1: one warp tile of 16 rows at a time, 8 warps, one block an SM: 4.2 ms.
-// v2: two blocks an SM (2.9 ms; three blocks 3.4, 16 warps 3.2, four pieces under way 3.0).
-// v3: sums pass through a tenth of the shared memory: no change by itself. With the attention of that day 2.6 ms.
-// More rows have `gemm_skinny.cu`: here a second warp tile at once, which reads each activation half as often, and up to 64 tokens made
-// 32 sequences 5.6 ms, for each block of 32 has its sums scaled for every token.
+// v2: two blocks an SM (2.9 ms; three blocks 3.4, 16 warps 3.2, four k-tiles in flight 3.0).
+// v3: the reduction needs a tenth of the shared memory: no change by itself. With the attention of that day 2.6 ms.
+// More rows use `gemm_skinny.cu`: this kernel with a second warp tile at once, which reads each activation half as often, and up to 64
+// tokens took 5.6 ms for 32 sequences, since the sums of each block of 32 are scaled for every token.
 
-#define MAGIC 0x4b400000  // the number below, whose last bits count
+#define MAGIC 0x4b400000  // 1.5 * 2^23 as bits: an integer added to it is in the low bits of the float
 
-// A piece of a tile, as a warp keeps it.
-#define K_TILE_ROW 144  // 128 and what keeps rows apart in their banks
+// A k-tile in the shared memory of a warp.
+#define K_TILE_ROW 144  // 128 bytes, padded against bank conflicts
 template <class W> struct KTile;
 template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>> {
     typedef Planes<BITS, GROUP, ZERO, HAS_MIN, INT8> W;
-    static const int BLOCKS = 32 / BITS;  // of 32 elements in a piece
+    static const int BLOCKS = 32 / BITS;  // blocks of 32 elements in a row of a k-tile
     static const int ROW_BYTES = K / 8 * BITS, COUNT = (ROW_BYTES + 127) / 128;
-    static const int SCALES = BLOCKS * 32 / GROUP;  // of a row of a piece
+    static const int SCALES = BLOCKS * 32 / GROUP;  // scales of a row of a k-tile
     static const int BYTES = 16 * K_TILE_ROW + 16 * SCALES * 2 * (HAS_MIN ? 2 : 1);
 
-    // Asks for piece `k_tile` of the rows from row0 of a weight of n rows.
+    // Starts the copy of k-tile `k_tile` of the rows from row0 of a weight of n rows.
     DEVICE static void ask(const W& w, u32 row0, u32 n, u32 k_tile, u8* to) {
         const u32 lane = lane_index(), c = lane % 8;
 #pragma unroll
@@ -44,7 +44,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<P
         }
     }
 
-    // acc += a piece times eight tokens.
+    // acc += a k-tile times eight tokens.
     DEVICE static void mma(const u8* at, const u32* x, const float* meta, u32 k_tile, float (&acc)[4]) {
         const u32 lane = lane_index(), g = lane / 4, t = lane % 4;
         const int each = 32 / GROUP;  // scales of a block
@@ -107,7 +107,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<P
 #define PARTIAL_ROW 20  // rows of a warp tile, and what keeps tokens apart in their banks
 template <class W, int WARP_TILES> struct WeightStream {
     typedef KTile<W> P;
-    static const int EACH = (P::COUNT + K_WARPS - 1) / K_WARPS;  // pieces of a row that a warp has
+    static const int EACH = (P::COUNT + K_WARPS - 1) / K_WARPS;  // k-tiles of a row that a warp has
     u32 first, count, warp;
     u8* ring;
 

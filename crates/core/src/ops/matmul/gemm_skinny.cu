@@ -166,7 +166,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
         for (int i = 0; i < 4; i++) p[i] = HAS_MIN ? fma_pairs(p[i], scale, group_min) : mul_pairs(p[i], scale);
     }
 
-    // acc += a piece times the tokens of NT tiles of eight.
+    // acc += a k-block times the tokens of NT tiles of eight.
     template <int NT> DEVICE static void mma(const KBlock& w, const u8* x, u32 mask, float (&acc)[M][NT][4]) {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -200,8 +200,8 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
     }
 };
 
-// A block's share of the columns, lines first .. end of TILE_BLOCKS pieces, and the activations of them: tokens from t0, in phases of
-// PHASE lines a warp, of which BUFFERS are in shared memory.
+// A block's range of K: k-tiles first .. end, each of TILE_BLOCKS k-blocks, and their activations: tokens from t0, in phases of PHASE
+// k-tiles a warp, of which BUFFERS are in shared memory.
 template <int NT, int PHASE, int BUFFERS, int TILE_BLOCKS> struct Share {
     u32 first, end, t0, tiles;
     u8* shared;
@@ -209,7 +209,7 @@ template <int NT, int PHASE, int BUFFERS, int TILE_BLOCKS> struct Share {
 
     DEVICE u32 rounds() const { return (end - first + K_WARPS - 1) / K_WARPS; }
     DEVICE u32 phases() const { return (rounds() + PHASE - 1) / PHASE; }
-    // A warp asks for a quarter of a tile of many pieces, 512 bytes at a time; clusters begin at different places.
+    // A warp copies a quarter of a tile of many k-blocks, 512 bytes at a time; clusters begin at different places.
     DEVICE void ask(const Args& A, u32 phase) const {
         const u32 all = K_WARPS * PHASE * TILE_BLOCKS, each = (all + 3) / 4, lane = lane_index();
         const u32 begin = (first + phase * (K_WARPS * PHASE)) * TILE_BLOCKS, there = min(min(end * TILE_BLOCKS, K_BLOCKS) - begin, all);

@@ -47,7 +47,7 @@ impl Matmul {
         self.first_weight() + self.products
     }
 
-    /// The type of the pieces that its CUDA kernel would take x as.
+    /// The type in which its CUDA kernel accepts x in MMA fragment layout.
     pub(super) fn accepts_fragment_layout(&self, site: &OpSite) -> Option<DType> {
         cuda::accepts_fragment_layout(self, site)
     }

@@ -1,11 +1,11 @@
 //! Matmul in WGSL.
 //!
-//! - *GEMV* (up to 8 rows): LANES threads a row of a weight, several rows a workgroup, sums through shuffles. A norm
-//!   is redone by every workgroup. Weights in planes meet activations rounded to int8 (`dot4I8Packed`), others f32.
+//! - *GEMV* (up to 8 rows): LANES threads a row of a weight, several rows a workgroup, reduced by subgroup shuffles. Every
+//!   workgroup recomputes a norm. Weights in planes meet activations quantized to int8 (`dot4I8Packed`), others f32.
 //! - *tiles* (more rows): 64 rows of activations times 64 rows of a weight, through workgroup memory.
 //!
-//! Rounding, and a norm before tiles, are a step of their own (`matmul/prologue`). A weight that is larger than one binding lies
-//! in shards of rows: each is a weight to these kernels, and makes a piece of the output.
+//! Activation quantization, and a norm before tiles, are a launch of their own (`matmul/prologue`). A weight that is larger than one
+//! binding is sharded by rows: each shard is a weight to these kernels and computes its own columns of the output.
 
 use super::*;
 use crate::codegen::wgsl;

@@ -1,5 +1,5 @@
 //! Matmul of 9 to 64 rows whose weights are quantized, in 16-bit numbers: see `convert.cu` and `gemm_skinny.cu`. Activations that their
-//! maker gives as pieces ([`onetrip_ir::tensor::Role::MmaFragment`]) are not rounded again.
+//! producer writes in MMA fragment layout ([`onetrip_ir::tensor::Role::MmaFragment`]) are not converted again.
 
 use super::gemm_f16::dtype;
 use super::*;
@@ -10,11 +10,11 @@ use crate::precision::Rounding;
 const WARP_TILE: usize = 16;
 /// Products of an output at most.
 const MOST_PRODUCTS: usize = 2;
-/// Columns of a piece.
+/// Columns of a k-block.
 const K_BLOCK: usize = 128;
 /// Tiles of eight tokens that kernels are made for: up to 16 rows, and more.
 const TILES: [usize; 2] = [2, 4];
-/// Bytes of eight tokens of a piece.
+/// Bytes of a k-block of eight tokens.
 const TOKENS: usize = 8 * K_BLOCK * 2;
 /// Warp tiles of a warp at most, and warps of a block: registers hold no more.
 const MOST_WARP_TILES: usize = 2;
@@ -103,7 +103,7 @@ impl Cuda<'_> {
         Some(Lowering::Steps { launches: vec![self.convert_rows(half, true), skinny_launch], scratch })
     }
 
-    /// What comes or goes as pieces does so in this type; columns that fill them up would have to be zeros, so there are none.
+    /// The type of inputs and outputs in MMA fragment layout. Padding columns would have to be zeros, so there must be none.
     fn fits_fragment_layout(&self, half: Rounding) -> bool {
         let fits = |s: &Sig| !s.is_mma_fragment() || s.dtype == dtype(half) && s.width.is_multiple_of(K_BLOCK);
         let (x, others) = (&self.site.ins[0], &self.site.ins[1..]);
@@ -217,8 +217,8 @@ struct Work {
     problems: Vec<(usize, usize)>,
 }
 
-/// The shape that takes least time by what single kernels took on an H200 for 32 rows, in microseconds: a piece of a warp tile on
-/// a scheduler, a piece of activations, a block, each further block of a cluster, each further warp along the columns, each
+/// The block shape with the least estimated time, in µs, from single kernels measured on an H200 for 32 rows: for each k-block of a warp
+/// tile on a scheduler, each k-block of activations, each block, each further block of a cluster, each further K warp, and each
 /// warp.
 fn shape(work: &Work, caps: CudaCaps) -> Option<Shape> {
     const WARP_TILE_US: f64 = 0.225;
