@@ -1,11 +1,11 @@
 //! Pricing: a plan's dispatches and its tick, by interpolation in a profile.
 //!
-//! On a CPU a dispatch takes `launch + work`: the launch is the submission and the join of the pool. The work is
+//! On a CPU a dispatch takes `launch + work`: the launch is the submission and the fork–join barrier of the thread pool. The work is
 //!
 //! - *matmul*: the weights' stream time at the dispatch's total bytes (by format, from memory or from the caches as the
 //!   plan's working set is above or below them), or operations over the rate for so many rows, whichever is larger;
-//!   plus the prologue that every worker redoes, plus the epilogue of the items;
-//! - *attention, delta rule, convolution*: time of one item by the keys or numbers of state, from memory or from the caches,
+//!   plus the prologue that every worker recomputes, plus the epilogue of the items;
+//! - *attention, delta rule, convolution*: time of one item by the keys or elements of state, from memory or from the caches,
 //!   times the rounds that the items make on the workers;
 //! - *all else*: time of one item at its width, times the rounds that the items make on the workers.
 //!
@@ -109,7 +109,7 @@ impl<'p> Pricer<'p> {
         }
     }
 
-    /// One submission and its join, in µs.
+    /// One submission and its fork–join barrier, in µs.
     pub fn launch(&self) -> f64 {
         self.time("launch", 0.0).unwrap_or(0.0)
     }

@@ -1,5 +1,5 @@
-//! The CPU device: a pool of threads and memory. It knows no op: it runs functions over work items, with a join after
-//! each dispatch, and stamps the time between them.
+//! The CPU device: a thread pool and memory. It knows no op: it runs functions over work items, with a fork–join barrier after
+//! each dispatch, and records time stamps between dispatches.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};

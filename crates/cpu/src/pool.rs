@@ -1,6 +1,6 @@
-//! A pool of worker threads that run one job together, the caller among them, with a barrier they can wait at.
+//! The thread pool: worker threads, the caller among them, that run one job together, with a barrier they can wait at.
 //!
-//! A decode step has a hundred joins; each must cost about a microsecond. So workers spin at a barrier, and between
+//! A decode step has a hundred fork–join barriers; each must cost about a microsecond. So workers spin at a barrier, and between
 //! jobs for a short while, before they sleep. (A work-stealing pool's join was measured at 3 to 8 µs with two threads.)
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

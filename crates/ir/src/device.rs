@@ -143,7 +143,7 @@ pub struct HostTime {
 pub struct Counts {
     /// Dispatches run.
     pub dispatches: u64,
-    /// Barriers: on the CPU, joins of the pool.
+    /// Barriers: on the CPU, fork–join barriers of the thread pool.
     pub barriers: u64,
     /// Submissions.
     pub commits: u64,

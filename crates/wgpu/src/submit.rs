@@ -175,7 +175,7 @@ struct Thread {
     handle: JoinHandle<()>,
 }
 
-/// Who hands runs over.
+/// The thread that submits runs.
 pub(crate) struct Hands {
     device: wgpu::Device,
     queue: wgpu::Queue,

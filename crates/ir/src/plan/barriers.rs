@@ -1,5 +1,5 @@
-//! Waits between the dispatches of a tick: on the CPU joins of the pool and on CUDA dependency edges, one a dispatch; through
-//! wgpu what its tracker inserts, which is *modelled* here: nothing counts it at run time.
+//! Barriers between the dispatches of a tick: on the CPU fork–join barriers of the thread pool and on CUDA dependency edges, one a
+//! dispatch; through wgpu the barriers that its resource tracker inserts, which are *modelled* here: no counter sees them at run time.
 //!
 //! wgpu follows every buffer as a whole through a pass. Before a dispatch it waits once, for all buffers together, if any of
 //! the dispatch's buffers was written since its last use in the pass, or is written now and was used in the pass. What a

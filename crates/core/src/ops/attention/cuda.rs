@@ -144,7 +144,7 @@ fn decode_split_kv(op: &Attention, site: &OpSite, keys: &str, values: &str) -> L
 
 /// Few rows over caches in f16.
 fn decode_split_kv_mma(op: &Attention, site: &OpSite, cache: &str) -> Lowering {
-    // Registers allow three blocks on an SM, two with large heads; not all of them find a cluster's room.
+    // Registers limit occupancy to three blocks an SM, two with large heads; not all of those SMs can host a whole cluster.
     let Shares { together, splits } = shares(op, site, HEADS_PER_BLOCK, if op.dim > 128 { 3 } else { 5 });
     let blocks = op.heads / together;
     // Clusters of blocks came with 9.0; eight is what every such device has. Smaller ones fill a device better.

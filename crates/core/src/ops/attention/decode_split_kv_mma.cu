@@ -12,12 +12,12 @@
 //     H200.
 // v3: this kernel, at first 4.9 µs (8B), 3.9 (0.5B) and 7.1 (9B) at 256 positions where v2 has 7.8, 7.4 and 10.6 in the same
 //     loop; 48 at 32,000 (8B) where v2 has 89. Clocks showed 1300 cycles for a last barrier that waited for stores and 1800 for
-//     the sum over warps, whose parts met in few banks; a long loop divided by a page's length for every row.
-// v4: no order at the last barrier, heads apart by odd banks, pages counted on: 4.3 to 4.8, 3.7 and 6.7; with five clusters, 320
+//     the reduction over warps, whose partials had bank conflicts; a long loop divided by a page's length for every row.
+// v4: no order at the last barrier, heads padded by an odd number of banks, pages counted on: 4.3 to 4.8, 3.7 and 6.7; with five clusters, 320
 //     blocks 41 at 32,000 (3.2 TB/s). Two tiles ahead: 11.4 instead of 13.8 (0.5B, 32,000), but 66 for heads of 128, whose
-//     clusters then find no room. Eight rows of 8B: 12.6 with clusters of 8, 7.3 with 4. What is left at 256: 1200 cycles for
+//     clusters then no longer fit. Eight rows of 8B: 12.6 with clusters of 8, 7.3 with 4. What is left at 256: 1200 cycles for
 //     the batch's words one after the other (before the wait), then 600 for queries, 900 for the block that makes this step's
-//     key, 900 for keys and values, 1400 for the sum over warps, 700 for the one over blocks.
+//     key, 900 for keys and values, 1400 for the reduction over warps, 700 for the one over blocks.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define KB ((DIM + 31) / 32)
 #define VB ((DIM + 63) / 64)

@@ -1,5 +1,5 @@
-// Keys and values of this step, rounded as the cache rounds them, for a block that attends to them: in shared memory, and
-// from the block that keeps them also in the cache. Nobody reads from the cache what the same launch writes.
+// This step's K/V, rounded as the cache rounds them: each block that attends to them computes them in shared memory, and one block
+// also stores them to the cache. No block reads from the cache what the same launch writes.
 
 // What is made: positions `begin` .. `end` of a sequence whose cache ends at `own`, for the token `row` at `pos`.
 struct StepKv {
@@ -7,7 +7,7 @@ struct StepKv {
     bool keeps;
 };
 
-// `turns`: the angles of the token's query, where it is rotated; `head`: room of the warp for one head.
+// `turns`: the angles of the token's query, where it is rotated; `head`: shared memory of the warp for one head.
 template <class KeyRow, class ValueRow>
 DEVICE void write_step_kv(const Args& A, const Batch& batch, const float* turns, float* head, u8* step_k, u8* step_v, const StepKv o) {
     const u32 n = o.begin < o.end ? o.end - o.begin : 0;

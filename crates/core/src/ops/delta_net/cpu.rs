@@ -1,5 +1,5 @@
 //! The gated delta rule on the CPU. A work item is one key head of one sequence, with all value heads that read it:
-//! it convolves its own channels, so nobody else reads or writes its part of either state, and needs no join.
+//! it convolves its own channels, so no other item reads or writes its part of either state, and no barrier is needed.
 //!
 //! - few rows: token by token. The state is read once for `Sᵀk` and `Sᵀq` and passed over once more for the update:
 //!   `o = e^g Sᵀq + (k·q) d` needs no look at the new state.

@@ -1,7 +1,7 @@
 //! Matmul on the CPU. A work item is 16 rows of an output: all products of its tree, for all tokens, then the tree.
 //!
-//! - up to 8 rows: one launch; every worker redoes the prologue (norm, rounding to int8) for itself, which costs less
-//!   than a join.
+//! - up to 8 rows: one launch; every worker recomputes the prologue (norm, quantization to int8), which costs less
+//!   than a fork–join barrier.
 //! - more rows: two launches, the prologue by rows into scratch slots, then the product by tiles.
 //!
 //! Reading two weights (gate and up), one row, one thread, 4.2 MB of Q4_1 in all; a single weight of that size: 126 µs.

@@ -55,8 +55,8 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
     static const int SCALES = 32 / GROUP;
     // Bytes of scales that are copied at once.
     static const u32 COPY = SCALE_BYTES % 16 == 0 && TILE_SCALES % 16 == 0 ? 16 : SCALE_BYTES % 8 == 0 ? 8 : SCALE_BYTES % 4 == 0 ? 4 : 2;
-    // A warp tile's room: [row][128], even and odd rows' quants in different order, so that they lie in different banks; then the
-    // scales, and the mins, [row][TILE_SCALES].
+    // Stage of a warp tile: quants [row][128], swizzled so that even and odd rows cause no bank conflict; then the scales, and the
+    // mins, [row][TILE_SCALES].
     static const u32 STAGE_BYTES = 16 * (128 + TILE_SCALES * (HAS_MIN ? 2 : 1)), SWIZZLE = BITS == 4 ? 4 : 1;
     const u8 *quants[M], *scales[M], *mins[M];
     u32 row0[M], n[M];

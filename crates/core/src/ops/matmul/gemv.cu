@@ -100,7 +100,7 @@ template <class W> DEVICE void hold_quants(const X& x, u32 k_warp, typename W::M
     }
 }
 
-// The sum over a team's warps.
+// The sum over the K warps of a group.
 DEVICE float warp_group_sum(const float* partials, u32 at) {
     float sum = 0;
 #pragma unroll
@@ -191,7 +191,7 @@ KERNEL {
     float factor = 1;
     if (NORM) {
         float s = 0;
-        // A row that is rounded was read once by the block, otherwise once by each team.
+        // A quantized row is read once by the block, any other once by each warp group.
         for (int w = 0; w < (NEED_INT8 ? WARPS : K_WARPS); w++) s += squares_of[w];
         factor = 1.0f / sqrtf(s / (float)K + NORM_EPS);
     }

@@ -1,4 +1,4 @@
-// Norm of groups of DIM elements, a team of ROW_THREADS threads (a warp, or the block) each: root mean square, or L2 (L2_NORM 1).
+// Norm of groups of DIM elements, ROW_THREADS threads (a warp, or the block) each: root mean square, or L2 (L2_NORM 1).
 //
 // v1 has stayed as it was.
 #define WITH_RESIDUAL 1

@@ -30,9 +30,9 @@ struct Problem {
     outputs: Vec<usize>,
 }
 
-/// How a block is cut: warp tiles, warps side by side that share them, warps along the columns, blocks of a cluster; by
-/// [`TILES`] the lines of a warp in a phase of activations and the phases that are there at once; where the rooms of weights
-/// begin in shared memory, and its bytes.
+/// Shape of a block: warp tiles, N warps that share them, K warps, blocks of a cluster; for each of [`TILES`] the k-tiles of a warp
+/// in a phase of activations and the phases in shared memory at once; where the stages of weights begin in shared memory,
+/// and the bytes of it in all.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shape {
     warp_tiles: usize,
@@ -273,7 +273,7 @@ fn shape(work: &Work, caps: CudaCaps) -> Option<Shape> {
     best.map(|(_, shape)| shape)
 }
 
-/// A shape whose phases fit shared memory of `most` bytes beside the rooms of weights.
+/// A shape whose phases fit shared memory of `most` bytes beside the stages of weights.
 fn cut(work: &Work, warp_tiles: usize, n_warps: usize, k_warps: usize, cluster: usize, most: usize) -> Option<Shape> {
     let rounds = work.k_blocks.div_ceil(work.k_tile).div_ceil(cluster).div_ceil(k_warps);
     let stages = n_warps * warp_tiles.div_ceil(n_warps) * k_warps * work.stage;

@@ -6,10 +6,10 @@ use super::*;
 const WARPS: (usize, usize) = (28, 16);
 /// Rows of an SM that are few: all of them can be on their way at once.
 const FEW: usize = 16;
-/// Bytes of a block's weights up to which L2 is asked for what registers do not hold.
+/// Bytes of a block's weights up to which the rows beyond those in registers are prefetched to L2.
 const FETCHED: usize = 100 * 1024;
 
-/// How the kernel is cut: warps along a row, teams of them, rows of a team on their way, blocks.
+/// Launch shape: K warps along a row, warp groups, rows in flight for each group, thread blocks.
 struct GemvCut {
     k_warps: usize,
     warp_groups: usize,

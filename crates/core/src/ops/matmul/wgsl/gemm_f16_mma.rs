@@ -1,9 +1,9 @@
-//! Many rows through cooperative matrices: activations and weights meet as f16, sums are f32.
+//! GEMM through cooperative matrices: f16 factors, f32 sums.
 //!
-//! The prologue step rounds the activations to rows of f16, as many as whole tiles have. A workgroup makes a tile of an
-//! output, each of its subgroups a part of it in registers; both factors pass through workgroup memory, the next ones on
-//! their way while the present ones are multiplied. What an output's tree joins lies in the same part of the same
-//! subgroup, so its products share a tile of activations and meet in the epilogue, strip by strip.
+//! The prologue launch converts the activations to f16, padded to whole tiles. A workgroup computes a tile of an output, each
+//! subgroup a sub-tile in registers. Both factors are double-buffered in workgroup memory: the next k-tile is loaded while the
+//! present one is multiplied. The products of one output's tree are in the same sub-tile of the same subgroup, so they share a
+//! tile of activations and are combined in the epilogue, strip by strip.
 
 use super::*;
 use crate::precision::Rounding;
