@@ -27,7 +27,7 @@
 // v5: copies of activations at fixed distances, epilogue operands loaded before the partials of other blocks: a tick 45 us less.
 //     Activations and outputs in MMA fragment layout: two dispatches a layer and 176 us less (`convert.cu` then loaded the norm's weight
 //     before its inputs: 82 us). The code for more than 16 rows placed in front of the code for fewer: 55 us less, although chains
-//     of this kernel take as long as before: a tick fetches instructions from memory, since its weights push them out of the L2.
+//     of this kernel take as long as before: a tick fetches instructions from memory, since its weights push them out of the caches.
 // What did not help: three or four k-blocks in flight in registers (37 and 45 us), three warp tiles for each of twelve warps (31.7 us),
 // four (37 us), one instruction for zero point and scale (36 us), wgmma (tensor cores of four warps together, factors in
 // registers: without loading weights 27 us instead of 37, but with them 36 to 43 us, with weights through a ring in shared
