@@ -231,7 +231,7 @@ impl OpDef for Conv {
         }
         let blocks = heads.map_or(0, |h| 2 * h.keys / h.dim) + values.div_ceil(WG as usize);
         w.number("BLOCKS", blocks);
-        let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
+        let w = w.reductions(&caps(site.target)).text(include_str!("wgsl/conv.wgsl"));
         w.lowering(Expr::S * blocks, self.cost(site))
     }
 

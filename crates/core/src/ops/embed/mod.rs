@@ -103,7 +103,7 @@ impl OpDef for Embed {
         w.line(format!("fn table_element(row: u32, c: u32) -> f32 {{\n{number}    return 0.0;\n}}"));
         let scaled = if self.scale == 1.0 { String::new() } else { format!(" * {}", wgsl::float(self.scale)) };
         w.function("value(r: u32, c: u32) -> f32", &format!("table_element(token(r), c){scaled}"));
-        w.text(include_str!("kernel.wgsl")).per_element(site, self.cost(site))
+        w.text(include_str!("wgsl/embed.wgsl")).per_element(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

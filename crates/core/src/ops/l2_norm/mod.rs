@@ -100,7 +100,7 @@ impl OpDef for L2Norm {
         w.size("rows", rows);
         w.read_view("x", Arg::In(0), &self.view, site.ins[0].width, width);
         w.write("y", Arg::Out(0));
-        let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
+        let w = w.reductions(&caps(site.target)).text(include_str!("wgsl/l2_norm.wgsl"));
         w.lowering(rows.clone() * (width / self.dim), self.cost(site))
     }
 

@@ -234,7 +234,7 @@ impl OpDef for RmsNorm {
         }
         w.line(format!("fn put_sum(i: u32, x: f32) {{ {} }}", if is_sum { "sum_[i] = x;" } else { "" }));
         w.write("y", Arg::Out(is_sum as usize));
-        let w = w.reductions(&caps(site.target)).text(include_str!("kernel.wgsl"));
+        let w = w.reductions(&caps(site.target)).text(include_str!("wgsl/rms_norm.wgsl"));
         w.lowering(rows.clone() * (width / dim), self.cost(site))
     }
 

@@ -98,7 +98,7 @@ impl OpDef for Window {
         w.number("CHANNELS", width);
         w.number("OLD", rows);
         w.flag("IN_PLACE", site.ins[0].is_state());
-        w.text(include_str!("kernel.wgsl")).per_element(site, self.cost(site))
+        w.text(include_str!("wgsl/window.wgsl")).per_element(site, self.cost(site))
     }
 
     fn cases() -> Vec<Case> {

@@ -168,7 +168,7 @@ impl Cut {
             (0..turns).for_each(|i| w.line(format!("    put_eight({first}u, {}, {what}_{i});", place(i))));
             w.line("}");
         }
-        w.line(include_str!("../rotated.wgsl"));
-        w.line(include_str!("../prefill_mma.wgsl"));
+        w.line(include_str!("rotated.wgsl"));
+        w.line(include_str!("prefill_mma.wgsl"));
     }
 }

@@ -78,7 +78,7 @@ impl Cuda<'_> {
         unit.read("X_IN", "float", Arg::In(0));
         self.set_norm(&mut unit);
         unit.write("ROUNDED", "u16", Arg::Scratch(0)).set("FRAGMENT_LAYOUT", as_fragment as u8);
-        unit.part(HALF).part(include_str!("../convert.cu"));
+        unit.part(HALF).part(include_str!("convert.cu"));
         let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         let flops = if op.norm.is_some() { rows.clone() * (4 * k) } else { Expr::Const(0) };
         let norm = if op.norm.is_some() { "norm+" } else { "" };
@@ -155,7 +155,7 @@ impl Cuda<'_> {
         }
         unit.write("DEQUANTIZED", "u16", to);
         unit.set("COUNT", count / 8).set("VECTORS", VECTORS);
-        unit.part(WEIGHTS).part(HALF).part(include_str!("../dequantize.cu"));
+        unit.part(WEIGHTS).part(HALF).part(include_str!("dequantize.cu"));
         let groups = (count / 8).div_ceil(256 * VECTORS);
         // A sum at most, a product and a rounding.
         let cost = Cost::of(sig.bytes(), Expr::from(2 * count), Expr::from(2 * count));
@@ -201,7 +201,7 @@ impl Cuda<'_> {
         }
         unit.write("OUT", "float", Arg::Out(output));
         unit.set("N", n).set("VALUE", self.value(output, &|place| format!("p{place}[i]")));
-        unit.part(&include_str!("../epilogue.cu").replace("LOADS", &loads));
+        unit.part(&include_str!("epilogue.cu").replace("LOADS", &loads));
         let cost = Cost::of(read, rows.clone() * (4 * n), rows.clone() * (n * tree.flops() as usize));
         let groups = Expr::CeilDiv(Box::new(rows * (n / QUADS)), 256);
         unit.launch("matmul/epilogue", groups, cost)
@@ -264,7 +264,7 @@ impl Cuda<'_> {
         }
         unit.set("TILES", tiles).set("TILE_T", tile_t).set("TILE_N", tile_n).set("STAGES", stages);
         unit.set("COLUMNS", columns).resident(2).shared(stages * (tile_t + tile_n) * (columns + 8) * 2);
-        unit.part(WEIGHTS).part(HALF).part(&include_str!("../gemm_f16_mma.cu").replace("TILE_OUTPUTS", &outputs));
+        unit.part(WEIGHTS).part(HALF).part(&include_str!("gemm_f16_mma.cu").replace("TILE_OUTPUTS", &outputs));
         let cost = op.cost(site);
         let read = site.ins[w0..].iter().fold(rows.clone() * (2 * k), |a, s| a + s.bytes());
         let grid = Expr::CeilDiv(Box::new(rows), tile_t as u64) * tiles;

@@ -44,7 +44,7 @@ impl Cuda<'_> {
         unit.write("META", "float", Arg::Scratch(2));
         unit.set("HELD", k.div_ceil(8 * threads)).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
         unit.set("META_WORDS", self.meta_words());
-        unit.part(WEIGHTS).part(include_str!("../quantize.cu"));
+        unit.part(WEIGHTS).part(include_str!("quantize.cu"));
         let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         let flops = if op.norm.is_some() { site.ins[0].rows.clone() * (4 * k) } else { Expr::Const(0) };
         let norm = if op.norm.is_some() { "norm+" } else { "" };
@@ -139,7 +139,7 @@ impl Cuda<'_> {
         unit.set("NEED_Q", q as u8).set("NEED_EO", eo as u8).set("META_WORDS", self.meta_words());
         unit.shared(partial_bytes + k_warps * ring);
         unit.part(WEIGHTS);
-        unit.part(&include_str!("../gemm_int8_mma.cu").replace("INT8_MMA_RUN", &run));
+        unit.part(&include_str!("gemm_int8_mma.cu").replace("INT8_MMA_RUN", &run));
         let cost = op.cost(site);
         let read = site.ins[op.first_weight()..].iter().fold(made, |a, s| a + s.bytes());
         Some(unit.launch("matmul/gemm_int8_mma", groups.into(), Cost::of(read, cost.written, cost.flops)))

@@ -146,7 +146,7 @@ impl Cuda<'_> {
         unit.set("BLOCK_ROWS", block_rows).set("PRODUCTS", most).set("ACTIVATIONS_AT", partial_bytes);
         unit.set("NEED_INT8", any_int8 as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
         unit.shared(partial_bytes + staged);
-        let text = include_str!("../gemv.cu")
+        let text = include_str!("gemv.cu")
             .replace("GEMV_BEGIN", &begin)
             .replace("GEMV_FETCHES", &fetches)
             .replace("GEMV_NORMS", &norms)

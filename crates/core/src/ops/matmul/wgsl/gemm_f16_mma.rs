@@ -120,7 +120,7 @@ impl Plan<'_> {
         w.line(format!("var<workgroup> tile_w: array<{of}, {}>;", most * cut.tile_columns(most) * stride));
         w.line(format!("var<workgroup> strips: array<f32, {}>;", cut.strip(most) * cut.down * cut.across));
         w.bind("x", "vec4<f16>", halves, Access::Read);
-        w.line(include_str!("../gemm_f16_mma.wgsl"));
+        w.line(include_str!("gemm_f16_mma.wgsl"));
         for tile in ["tile_x", "tile_w"] {
             w.line(format!("fn put_{tile}(at: u32, h: Halves) {{"));
             match cut.is_wide {
@@ -170,7 +170,7 @@ impl Plan<'_> {
             let (name, arg) = (format!("w{i}"), *arg);
             w.number(&format!("{name}_ROWS"), sig.rows.constant().unwrap_or(0) as usize);
             let (of, raw, halves) = if wgsl::planes(w, &name, arg, sig) {
-                w.line(include_str!("../gemm_f16_mma_planes.wgsl").replace("$W", &name));
+                w.line(include_str!("gemm_f16_mma_planes.wgsl").replace("$W", &name));
                 continue;
             } else if sig.dtype == DType::F16 {
                 let raw = "let at = row * (K / 4u) + 2u * i; return Halves($W[at], $W[at + 1u]);";

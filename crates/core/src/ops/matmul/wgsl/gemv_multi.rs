@@ -28,8 +28,8 @@ impl Plan<'_> {
             before = self.floats_of_rows(&mut w);
         }
         self.weights(&mut w, |path| match path {
-            Path::Quants => include_str!("../gemv_multi_quants.wgsl").into(),
-            Path::Floats => include_str!("../gemv_multi_floats.wgsl").into(),
+            Path::Quants => include_str!("gemv_multi_quants.wgsl").into(),
+            Path::Floats => include_str!("gemv_multi_floats.wgsl").into(),
         });
         for (o, slice) in self.slices.iter().enumerate() {
             let (y, width, n) = (slice.y, slice.width(), slice.column());

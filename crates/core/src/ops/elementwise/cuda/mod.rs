@@ -22,6 +22,6 @@ pub(super) fn lower(op: &Elementwise, site: &OpSite) -> Lowering {
             _ => format!("IN{i}[(size_t)r * {}u + {column}]", sig.width),
         }
     };
-    unit.set("TREE", tree(&op.tree, &leaf)).write("OUT", "float", Arg::Out(0)).part(include_str!("kernel.cu"));
+    unit.set("TREE", tree(&op.tree, &leaf)).write("OUT", "float", Arg::Out(0)).part(include_str!("elementwise.cu"));
     unit.lower("elementwise/per_element", groups(&out.rows, out.width, 256), op.cost(site))
 }

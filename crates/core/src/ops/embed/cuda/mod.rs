@@ -11,6 +11,6 @@ pub(super) fn lower(op: &Embed, site: &OpSite) -> Lowering {
     if !unit.weight("TABLE_WEIGHT", Arg::In(0), table, false) {
         return Lowering::Gap("a table of this type and layout has no CUDA kernel");
     }
-    unit.write("OUT", "float", Arg::Out(0)).part(WEIGHTS).part(include_str!("kernel.cu"));
+    unit.write("OUT", "float", Arg::Out(0)).part(WEIGHTS).part(include_str!("embed.cu"));
     unit.lower("embed/rows", Expr::T, op.cost(site))
 }

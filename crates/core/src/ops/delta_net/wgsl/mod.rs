@@ -70,5 +70,5 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     }
     w.line("fn put_state(i: u32, x: f32) { state[i] = x; }");
     w.write("y", Arg::Out(0));
-    w.text(include_str!("kernel.wgsl")).lowering(Expr::S * op.k_heads, op.cost(site))
+    w.text(include_str!("recurrent.wgsl")).lowering(Expr::S * op.k_heads, op.cost(site))
 }

@@ -25,7 +25,7 @@ pub(super) fn lower(op: &Sample, site: &OpSite) -> Lowering {
     } else {
         unit.set("SPLIT_BEST", "((float2*)0)").set("SEMAPHORES", "((u32*)0)");
     }
-    unit.write("OUT", "float", Arg::Out(0)).shared(seen.next_multiple_of(16)).part(include_str!("kernel.cu"));
+    unit.write("OUT", "float", Arg::Out(0)).shared(seen.next_multiple_of(16)).part(include_str!("sample.cu"));
     let launch = unit.launch("sample/split_vocab", rows.clone() * splits, op.cost(site));
     Lowering::Steps { launches: vec![launch], scratch }
 }

@@ -29,6 +29,6 @@ pub(super) fn lower(op: &Conv, site: &OpSite) -> Lowering {
     }
     let blocks = channels.div_ceil(THREADS);
     unit.set("WINDOW", is_window as u8).set("BLOCKS", blocks).write("OUT", "float", Arg::Out(0));
-    unit.part(CONV).part(include_str!("kernel.cu"));
+    unit.part(CONV).part(include_str!("conv.cu"));
     unit.lower("conv/channels", Expr::S * blocks, op.cost(site))
 }

@@ -8,6 +8,6 @@ pub(super) fn lower(op: &Slice, site: &OpSite) -> Lowering {
     let mut unit = Unit::new(256);
     unit.batch().rows(&out.rows).set("WIDTH", out.width).read("X_IN", "float", Arg::In(0));
     unit.set("GROUP", op.group).set("START", op.start).set("LEN", op.len);
-    unit.write("OUT", "float", Arg::Out(0)).part(include_str!("kernel.cu"));
+    unit.write("OUT", "float", Arg::Out(0)).part(include_str!("slice.cu"));
     unit.lower("slice/copy", groups(&out.rows, out.width, 256), op.cost(site))
 }

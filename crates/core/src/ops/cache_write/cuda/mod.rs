@@ -25,7 +25,7 @@ pub(super) fn lower(op: &CacheWrite, site: &OpSite) -> Lowering {
     } else {
         unit.set("V_IN", "((const float*)0)").set("VALUES", "((u8*)0)");
     }
-    unit.part(HEADS).part(include_str!("kernel.cu"));
+    unit.part(HEADS).part(include_str!("cache_write.cu"));
     let kernel = match (op.pair, &op.rope) {
         (false, _) => "cache_write/one",
         (true, None) => "cache_write/pair",

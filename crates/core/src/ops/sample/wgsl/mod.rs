@@ -31,7 +31,7 @@ pub(super) fn lower(op: &Sample, site: &OpSite) -> Lowering {
     } else {
         w.line(include_str!("alone.wgsl"));
     }
-    let launch = w.text(include_str!("kernel.wgsl")).launch(rows.clone() * slices, op.cost(site));
+    let launch = w.text(include_str!("sample.wgsl")).launch(rows.clone() * slices, op.cost(site));
     // Logits with a penalty.
     Lowering::Steps { launches: vec![launch], scratch: vec![rows.clone() * (vocabulary * 4)] }
 }

@@ -11,7 +11,7 @@ pub(super) fn lower(op: &Rope, site: &OpSite) -> Lowering {
     unit.batch().read("X_IN", "float", Arg::In(0)).set("HEADS", op.heads).set("DIM", op.dim);
     unit.view_of(&op.view, site.ins[0].width);
     set_rope(&mut unit, "", Some(op), Some(Arg::In(1)));
-    unit.write("OUT", "float", Arg::Out(0)).part(HEADS).part(include_str!("kernel.cu"));
+    unit.write("OUT", "float", Arg::Out(0)).part(HEADS).part(include_str!("rope.cu"));
     let kernel = if op.norm.is_some() { "rope/norm" } else { "rope/plain" };
     unit.lower(kernel, groups(&Expr::T, op.heads, 4), op.cost(site))
 }

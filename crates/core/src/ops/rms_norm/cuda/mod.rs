@@ -53,7 +53,7 @@ impl Norm<'_> {
             With::Sum => unit.write("SUM_OUT", "float", Arg::Out(0)).write("OUT", "float", Arg::Out(1)),
             _ => unit.set("SUM_OUT", "((float*)0)").write("OUT", "float", Arg::Out(0)),
         };
-        unit.part(include_str!("kernel.cu"));
+        unit.part(include_str!("rms_norm.cu"));
         let name = if self.l2 { "l2_norm" } else { "rms_norm" };
         let by = if row_threads == 32 { "warps" } else { "blocks" };
         unit.lower(format!("{name}/{by}{form}"), groups(&out.rows, out.width / self.dim, 256 / row_threads), cost)

@@ -57,7 +57,7 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     if cluster == 1 && (finish || has_conv) {
         unit.update("SEMAPHORES", "u32", Arg::ZeroedWorkspace);
     }
-    unit.update("OUT", "float", Arg::Out(0)).part(TENSOR).part(CONV).part(include_str!("kernel.cu"));
+    unit.update("OUT", "float", Arg::Out(0)).part(TENSOR).part(CONV).part(include_str!("recurrent.cu"));
     let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
     let cost = op.cost(site);
     if op.norm.is_none() || finish {
@@ -153,7 +153,7 @@ fn chunks(op: &DeltaNet, site: &OpSite, form: &str) -> Option<Lowering> {
             bytes = bytes + Expr::T * (4 * width);
         }
     }
-    unit.resident(2).shared(first_shared).part(TENSOR).part(CONV).part(include_str!("chunks.cu"));
+    unit.resident(2).shared(first_shared).part(TENSOR).part(CONV).part(include_str!("chunked.cu"));
     let (cost, norm) = match op.norm {
         Some(_) => {
             let (cost, launch) = norm_launch(op, site);
@@ -189,7 +189,7 @@ fn chunks(op: &DeltaNet, site: &OpSite, form: &str) -> Option<Lowering> {
     unit.set("V_START", start).set("V_STRIDE", stride);
     set_state(&mut unit, op, site);
     unit.write("OUT", "float", Arg::Out(0)).shared(shared(buffers));
-    unit.part(TENSOR).part(CONV).part(include_str!("chunks.cu"));
+    unit.part(TENSOR).part(CONV).part(include_str!("chunked.cu"));
     let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
     let second = unit.launch(format!("delta_net/chunks.{form}"), grid, rest_cost);
     Some(Lowering::Steps { launches: [first, second].into_iter().chain(norm).collect(), scratch })

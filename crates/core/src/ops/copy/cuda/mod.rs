@@ -17,6 +17,6 @@ pub(super) fn lower(op: &Copy, site: &OpSite) -> Lowering {
     unit.batch().rows(&out.rows).set("WIDTH", out.width).read("IN", from, Arg::In(0)).write("OUT", to, Arg::Out(0));
     let wide = if from == "u16" { "from_f16(IN[i])" } else { "IN[i]" };
     let value = if to == "u16" { format!("to_f16({wide})") } else { wide.into() };
-    unit.set("VALUE", value).part(include_str!("kernel.cu"));
+    unit.set("VALUE", value).part(include_str!("copy.cu"));
     unit.lower("copy/per_element", groups(&out.rows, out.width, 256), op.cost(site))
 }

@@ -32,5 +32,5 @@ pub(super) fn lower(op: &Rope, site: &OpSite) -> Lowering {
     w.read_view("x_x", Arg::In(0), &op.view, site.ins[0].width, site.outs[0].width);
     rotation(&mut w, "x", op.dim, Some(op), norm);
     w.write("y", Arg::Out(0));
-    w.text(include_str!("kernel.wgsl")).lowering(site.ins[0].rows.clone() * op.heads, op.cost(site))
+    w.text(include_str!("rope.wgsl")).lowering(site.ins[0].rows.clone() * op.heads, op.cost(site))
 }

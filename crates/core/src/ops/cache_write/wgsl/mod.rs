@@ -95,6 +95,6 @@ pub(super) fn lower(op: &CacheWrite, site: &OpSite) -> Lowering {
     vc_prepare(lid);
     vc_store(vc_at(page, g % vc_HEADS, offset), lid);";
     }
-    w.line(include_str!("kernel.wgsl").replace("$VALUES", values));
+    w.line(include_str!("cache_write.wgsl").replace("$VALUES", values));
     w.lowering(Expr::T * heads, op.cost(site))
 }

@@ -1,0 +1,77 @@
+//! Matmul of many rows in f32 on CUDA cores: see `prologue.cu` and `gemm_f32_simt.cu`.
+
+use super::*;
+
+/// Rows and tokens of a tile.
+const TILE: usize = 64;
+
+impl Cuda<'_> {
+    pub(super) fn gemm_f32_simt(&self) -> Option<Lowering> {
+        let (op, site, k) = (self.op, self.site, self.k());
+        let rows = site.ins[0].rows.clone();
+        let int8 = self.products.iter().any(|p| p.int8);
+        let normed = op.norm.is_some() && self.products.iter().any(|p| !p.int8);
+        let bytes = |is: bool| if is { rows.clone() * (4 * k) } else { Expr::Const(0) };
+        let scratch = vec![bytes(int8), bytes(normed)];
+        let made = bytes(int8) + bytes(normed);
+        let cost = op.cost(site);
+        let mut launches = vec![];
+        if int8 || normed {
+            let mut unit = self.unit(256);
+            unit.read("X_IN", "float", Arg::In(0));
+            self.set_norm(&mut unit);
+            unit.set("NEED_F32", normed as u8).set("NEED_INT8", int8 as u8);
+            unit.write("ROUNDED", "float", Arg::Scratch(0)).write("NORMED", "float", Arg::Scratch(1));
+            unit.part(WEIGHTS).part(include_str!("prologue.cu"));
+            let flops = if op.norm.is_some() { rows.clone() * (4 * k) } else { Expr::Const(0) };
+            let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
+            let norm = if op.norm.is_some() { "norm+" } else { "" };
+            let what = if int8 { "quantize" } else { "rows" };
+            launches.push(unit.launch(
+                format!("matmul/{norm}{what}"),
+                rows.clone(),
+                Cost::of(read, made.clone(), flops),
+            ));
+        }
+        let mut unit = self.unit(256);
+        unit.read("X_IN", "float", Arg::In(0));
+        unit.read("ROUNDED", "float", Arg::Scratch(0)).read("NORMED", "float", Arg::Scratch(1));
+        if !self.set_operands(&mut unit) {
+            return None;
+        }
+        let (mut outputs, mut tiles) = (String::new(), 0);
+        for (o, out) in site.outs.iter().enumerate() {
+            let (n, begin) = (out.width, tiles);
+            tiles += n.div_ceil(TILE);
+            outputs += &format!("if (tile < {tiles}u) {{\nconst u32 row0 = (tile - {begin}u) * {TILE};\n");
+            for (place, &p) in op.products_of(&op.outputs[o]).iter().enumerate() {
+                let x = if self.products[p].int8 {
+                    "ROUNDED"
+                } else if normed {
+                    "NORMED"
+                } else {
+                    "X_IN"
+                };
+                outputs +=
+                    &format!("float p{place}[16]; tile_product(W{p}, {x}, row0, {n}u, t0, rows, ws, xs, p{place});\n");
+            }
+            let value = self.value(o, &|place| format!("p{place}[i]"));
+            outputs += &format!(
+                "#pragma unroll\nfor (int i = 0; i < 16; i++) {{ const u32 t = t0 + threadIdx.x / 16 * 4 + i / 4, row = \
+                 row0 + threadIdx.x % 16 * 4 + i % 4; if (t < rows && row < {n}u) OUT{o}[(size_t)t * {n}u + row] = {value}; }}\n\
+                 return;\n}}\n"
+            );
+        }
+        unit.set("TILES", tiles);
+        unit.part(WEIGHTS).part(&include_str!("gemm_f32_simt.cu").replace("TILE_OUTPUTS", &outputs));
+        let raw_x = if int8 || normed { Expr::Const(0) } else { site.ins[0].bytes() };
+        let read = site.ins[op.first_weight()..].iter().fold(made + raw_x, |a, s| a + s.bytes());
+        let grid = Expr::CeilDiv(Box::new(rows), TILE as u64) * tiles;
+        launches.push(unit.launch(
+            format!("matmul/gemm_f32_simt.{}", self.form()),
+            grid,
+            Cost::of(read, cost.written, cost.flops),
+        ));
+        Some(Lowering::Steps { launches, scratch })
+    }
+}

@@ -1,0 +1,123 @@
+//! Matmul of up to 8 rows in CUDA, of weights of any form: see `gemv_multi.cu`.
+
+use super::*;
+
+/// Threads of the kernel for few rows, and for few rows of a matrix with fewer rows than that many warps.
+const THREADS: usize = 512;
+const MORE_THREADS: usize = 1024;
+/// Bytes of weights that a block asks for before its inputs are there: all blocks' together fit L2.
+const FETCH: usize = 160 * 1024;
+/// How the kernel for few rows is cut: threads of a block, rows of a unit, warps along a row, loads in flight a row.
+struct Cut {
+    threads: usize,
+    rows: usize,
+    k_warps: usize,
+    unroll: usize,
+}
+
+impl Cuda<'_> {
+    /// Bytes of one token's activations in shared memory, as the constants say which forms are there.
+    fn staged(&self) -> (usize, [bool; 3]) {
+        let k = self.k();
+        let float = self.products.iter().any(|p| !p.int8);
+        let bits = |n| self.products.iter().any(|p| p.int8 && p.planes.is_some_and(|s| s.bits == n));
+        let (q, eo) = (bits(8), bits(4));
+        let sums = if q || eo { k / 32 * 4 + k / 16 * 4 } else { 0 };
+        (if float { 4 * k } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 } + sums, [float, q, eo])
+    }
+
+    fn cut(&self) -> Cut {
+        let sms = caps(self.site).sms as usize;
+        let total: usize = self.site.outs.iter().map(|o| o.width).sum();
+        let one = self.site.bucket == RowBucket::R1;
+        let chunk = |p: &Product| p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits).div_ceil(16);
+        let loads = self.products.iter().map(chunk).max().unwrap_or(1).div_ceil(32);
+        let threads = if one { MORE_THREADS } else { THREADS };
+        let warps = sms * (threads / 32);
+        if total * 2 <= warps && loads > 1 {
+            // Fewer rows than warps: several warps share a row.
+            let k_warps = [8, 4, 2].into_iter().find(|&n| n <= loads && total * n <= warps).unwrap_or(2);
+            return Cut { threads, rows: 1, k_warps, unroll: loads.div_ceil(k_warps).clamp(1, 4) };
+        }
+        let warps = THREADS / 32;
+        let most = if one { loads.clamp(1, 4) } else { 1 };
+        let fits = |n: &usize| *n == 1 || total >= 2 * n * sms * warps / 3 && n * most <= 8;
+        // Rows that the busiest warp goes through.
+        let longest = |n: &usize| total.div_ceil(*n).div_ceil(sms).div_ceil(warps) * n;
+        let rows = [4, 2, 1].into_iter().filter(fits).min_by_key(longest).unwrap_or(1);
+        Cut { threads: THREADS, rows, k_warps: 1, unroll: most }
+    }
+
+    pub(super) fn gemv_multi(&self) -> Option<Lowering> {
+        let (op, site) = (self.op, self.site);
+        let Cut { threads, rows, k_warps, unroll } = self.cut();
+        let warps = threads / 32;
+        let most_products = op.outputs.iter().map(|t| op.products_of(t).len()).max().unwrap_or(1);
+        let smem_bytes = if k_warps > 1 { warps * most_products * 128 } else { warps * 8 * 4 };
+        let (bytes, [float, q, eo]) = self.staged();
+        let most = if site.bucket == RowBucket::R1 { 1 } else { 8 };
+        let fits = |n: &usize| *n <= most && smem_bytes + n * bytes <= caps(site).shared as usize;
+        let tokens = [8, 4, 2, 1].into_iter().find(fits)?;
+
+        let mut unit = self.unit(threads);
+        unit.read("X_IN", "float", Arg::In(0));
+        self.set_norm(&mut unit);
+        if !self.set_operands(&mut unit) {
+            return None;
+        }
+        let (mut products, mut outputs, mut fetches) = (String::new(), String::new(), String::new());
+        let mut units = 0;
+        for (o, out) in site.outs.iter().enumerate() {
+            let used = op.products_of(&op.outputs[o]);
+            let (n, begin) = (out.width, units);
+            units += n.div_ceil(rows);
+            let from = format!("const u32 row = (unit - {begin}u) * UNIT_ROWS");
+            let otherwise = if o == 0 { "" } else { "else " };
+            products += &format!("{otherwise}if (unit < {units}u) {{\n{from};\n");
+            let start = |p: usize| format!("auto b{p} = begin_rows(W{p}, row, {n}u, k_warp);\n");
+            // Products begin together where their chunks find registers.
+            let together = used.len() * rows * unroll <= if threads > THREADS { 4 } else { 16 };
+            if together {
+                products.extend(used.iter().map(|&p| start(p)));
+            }
+            for (place, &p) in used.iter().enumerate() {
+                let late = if together { String::new() } else { start(p) };
+                products += &format!(
+                    "{{ {late}float acc[UNIT_ROWS][N]; dot_rows<N>(W{p}, b{p}, x, row, {n}u, k_warp, acc); \
+                     sums[{place}] = collect<N>(acc); }}\n"
+                );
+            }
+            products += "}\n";
+            let value = self.value(o, &|place| format!("sums[{place}]"));
+            outputs += &format!(
+                "{otherwise}if (unit < {units}u) {{ {from} + lane_row; if (row < {n}u) OUT{o}[(size_t)t * {n}u + row] = \
+                 {value}; }}\n"
+            );
+            let unit_bytes: usize = used.iter().map(|&p| self.products[p].row_bytes * rows).sum();
+            let limit = (FETCH / unit_bytes.max(1)).max(1);
+            let fetch: String = used
+                .iter()
+                .map(|p| format!("W{p}.fetch((a - {begin}u) * UNIT_ROWS, min((b - {begin}u) * UNIT_ROWS, {n}u)); "))
+                .collect();
+            fetches += &format!(
+                "{{ const u32 a = max(first, {begin}u), b = min(min(end, {units}u), a + {limit}u); if (a < b) {{ {fetch}}} }}\n"
+            );
+        }
+        let groups = units.div_ceil(warps / k_warps).min(caps(site).sms as usize).max(1);
+        unit.set("UNIT_ROWS", rows)
+            .set("K_WARPS", k_warps)
+            .set("UNROLL", unroll)
+            .set("UNITS", units)
+            .set("GRID_BLOCKS", groups);
+        unit.set("MOST_TOKENS", tokens).set("MOST_PRODUCTS", most_products).set("ACTIVATIONS_AT", smem_bytes);
+        unit.set("NEED_F32", float as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
+        unit.shared(smem_bytes + tokens * bytes);
+        let text = include_str!("gemv_multi.cu")
+            .replace("UNIT_PRODUCTS", &products)
+            .replace("UNIT_OUTPUTS", &outputs)
+            .replace("UNIT_FETCHES", &fetches);
+        unit.part(WEIGHTS).part(&text);
+        let norm = if op.norm.is_some() { "norm+" } else { "" };
+        Some(unit.lower(format!("matmul/{norm}gemv_multi.{}", self.form()), groups.into(), op.cost(site)))
+    }
+}

@@ -1,0 +1,189 @@
+//! Matmul in CUDA.
+//!
+//! - `gemv` (one row): one launch that streams the weights, with prologue and epilogue.
+//! - `gemm_int8_mma` (2 to 8 rows, int8 activations): quantization, then tensor cores.
+//! - `gemm_skinny` (9 to 64 rows of 16-bit factors, quantized weights): conversion, then tensor cores; x may come in MMA
+//!   fragment layout already, and outputs may be written in it.
+//! - `gemv_multi` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
+//! - `gemm_f16` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
+//! - `gemm_f32_simt` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
+
+use super::*;
+use crate::codegen::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
+use onetrip_ir::formats::planes;
+use onetrip_ir::formats::planes::PlaneSpec;
+
+mod gemm_f16;
+mod gemm_f32_simt;
+mod gemm_int8_mma;
+mod gemm_skinny;
+mod gemv;
+mod gemv_multi;
+
+/// One product as a kernel reads it.
+struct Product {
+    int8: bool,
+    planes: Option<PlaneSpec>,
+    row_bytes: usize,
+}
+
+pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
+    let (w0, o0) = (op.first_weight(), op.first_operand());
+    if op.norm.is_some() && site.ins[1].dtype != DType::F32 {
+        return Lowering::Gap("norm weights that are not f32 have no CUDA kernel");
+    }
+    let products: Vec<Product> = site.ins[w0..o0]
+        .iter()
+        .map(|sig| {
+            let rows = sig.rows.constant().unwrap_or(0) as usize;
+            let row_bytes = (sig.bytes().constant().unwrap_or(0) as usize).checked_div(rows).unwrap_or(0);
+            let planes = if sig.layout() == Layout::Planes { planes::spec(sig.dtype) } else { None };
+            Product { int8: meets_int8(sig, site.compute), planes, row_bytes }
+        })
+        .collect();
+    let lowering = Cuda { op, site, products };
+    if site.bucket == RowBucket::R9To64
+        && let Some(half) = lowering.half()
+        && let Some(answer) = lowering.gemm_skinny(half)
+    {
+        return answer;
+    }
+    if site.ins.iter().chain(&site.outs).any(Sig::is_mma_fragment) {
+        return Lowering::Gap(
+            "values in MMA fragment layout have a CUDA kernel for 9 to 64 rows of quantized weights only",
+        );
+    }
+    if site.bucket == RowBucket::R1
+        && let Some(answer) = lowering.gemv()
+    {
+        return answer;
+    }
+    if site.bucket == RowBucket::R2To8
+        && let Some(answer) = lowering.gemm_int8_mma()
+    {
+        return answer;
+    }
+    if site.bucket.is_small()
+        && let Some(answer) = lowering.gemv_multi()
+    {
+        return answer;
+    }
+    if let Some(answer) = lowering.gemm_f16() {
+        return answer;
+    }
+    lowering.gemm_f32_simt().unwrap_or(Lowering::Gap("a weight of this type and layout has no CUDA kernel"))
+}
+
+/// The 16-bit type in which x may come in MMA fragment layout: the one that it would be converted to.
+pub(super) fn accepts_fragment_layout(op: &Matmul, site: &OpSite) -> Option<DType> {
+    let half = site.rounding(&site.ins[op.first_weight()]);
+    let mut given = site.clone();
+    given.ins[0] = site.ins[0].as_mma_fragment(gemm_f16::dtype(half));
+    (half.is_half() && lower(op, &given).is_there()).then_some(given.ins[0].dtype)
+}
+
+struct Cuda<'a> {
+    op: &'a Matmul,
+    site: &'a OpSite,
+    products: Vec<Product>,
+}
+
+/// Where a product's rows lie among those of all outputs, and its place among the products of its output.
+struct Place {
+    begin: usize,
+    end: usize,
+    place: usize,
+}
+
+impl Cuda<'_> {
+    fn k(&self) -> usize {
+        self.site.ins[0].width
+    }
+
+    /// The places of the products; none where a product belongs to several outputs or to none.
+    fn places(&self) -> Option<Vec<Place>> {
+        let mut places: Vec<Option<Place>> = (0..self.op.products).map(|_| None).collect();
+        let mut begin = 0;
+        for (tree, out) in self.op.outputs.iter().zip(&self.site.outs) {
+            let end = begin + out.width;
+            for (place, p) in self.op.products_of(tree).into_iter().enumerate() {
+                if places[p].replace(Place { begin, end, place }).is_some() {
+                    return None;
+                }
+            }
+            begin = end;
+        }
+        places.into_iter().collect()
+    }
+
+    /// Products whose weights have one form, together.
+    fn streams(&self) -> Vec<Vec<usize>> {
+        let form = |p: usize| (self.products[p].planes, self.products[p].planes.is_none().then(|| self.dtype(p)));
+        let mut streams: Vec<Vec<usize>> = vec![];
+        for p in 0..self.op.products {
+            match streams.iter_mut().find(|s| form(s[0]) == form(p)) {
+                Some(stream) => stream.push(p),
+                None => streams.push(vec![p]),
+            }
+        }
+        streams
+    }
+
+    fn dtype(&self, p: usize) -> DType {
+        self.site.ins[self.op.first_weight() + p].dtype
+    }
+
+    /// What is in the kernel's name after the op.
+    fn form(&self) -> &'static str {
+        let int8 = self.products.iter().filter(|p| p.int8).count();
+        match (int8 == self.products.len(), int8 > 0) {
+            (true, _) => "int8",
+            (false, true) => "mixed",
+            _ if self.products.iter().all(|p| p.planes.is_none()) => "float",
+            _ => "dequant",
+        }
+    }
+
+    /// What kernels of both kinds read: x, the norm's weight, and constants. `inner`: names of x behind the prologue.
+    fn unit(&self, threads: usize) -> Unit {
+        let mut unit = Unit::new(threads as u32);
+        unit.batch().rows(&self.site.ins[0].rows).set("K", self.k());
+        unit
+    }
+
+    fn set_norm(&self, unit: &mut Unit) {
+        unit.set("NORM", self.op.norm.is_some() as u8).set_f32("NORM_EPS", self.op.norm.unwrap_or(0.0));
+        match self.op.norm {
+            Some(_) => unit.read("NORM_WEIGHT", "float", Arg::In(1)),
+            None => unit.set("NORM_WEIGHT", "((const float*)0)"),
+        };
+    }
+
+    /// Reads weights and operands and writes outputs; false where a weight has no kernel.
+    fn set_operands(&self, unit: &mut Unit) -> bool {
+        let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
+        for (p, sig) in self.site.ins[w0..o0].iter().enumerate() {
+            if !unit.weight(&format!("W{p}"), Arg::In(w0 + p), sig, self.products[p].int8) {
+                return false;
+            }
+        }
+        for i in o0..self.site.ins.len() {
+            unit.read(&format!("OPERAND{}", i - w0), "float", Arg::In(i));
+        }
+        for o in 0..self.site.outs.len() {
+            unit.write(&format!("OUT{o}"), "float", Arg::Out(o));
+        }
+        true
+    }
+
+    /// The code of an output's number at (`t`, `row`), of its products by their place in the tree.
+    fn value(&self, output: usize, product: &dyn Fn(usize) -> String) -> String {
+        let (w0, width) = (self.op.first_weight(), self.site.outs[output].width);
+        let used = self.op.products_of(&self.op.outputs[output]);
+        tree(&self.op.outputs[output], &|leaf| match used.iter().position(|&p| p == leaf) {
+            Some(place) => product(place),
+            None if self.site.ins[w0 + leaf].rows.constant() == Some(1) => format!("OPERAND{leaf}[row]"),
+            None => format!("OPERAND{leaf}[(size_t)t * {width}u + row]"),
+        })
+    }
+}
