@@ -2,7 +2,7 @@
 // products of that output's expression tree.
 //
 // v1: tiles of both factors, 32 columns at a time, in shared memory; 4 x 4 elements a thread; fused multiply-adds. Products and sums
-//     are exact in f32 precision, and this kernel is the fallback where a faster one does not apply.
+//     are f32. This kernel is the fallback where a faster one does not apply.
 
 // acc = the thread's 4 x 4 elements of rows row0 .. row0 + 64 of a weight of `n` rows times tokens t0 .. t0 + 64 of `rows`.
 template <class W>
