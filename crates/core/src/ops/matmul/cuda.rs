@@ -4,9 +4,10 @@
 //! - `gemm_int8_mma` (2 to 8 rows, int8 activations): quantization, then tensor cores.
 //! - `gemm_skinny` (9 to 64 rows of 16-bit factors, quantized weights): conversion, then tensor cores; x may come in MMA
 //!   fragment layout already, and outputs may be written in it.
-//! - `gemv_multi` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
-//! - `gemm_f16` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
-//! - `gemm_f32_simt` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
+//! - `gemv_multi` (up to 8 rows, all else): one launch with prologue and epilogue, activations in shared memory.
+//! - `gemm_f16` (more rows, 16-bit factors): tensor cores, through a GEMM library or our own kernel.
+//! - `gemm_f32_simt` (more rows, all else): the prologue row by row into scratch slots, then the products tile by tile with the
+//!   epilogue.
 
 use super::*;
 use crate::codegen::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
@@ -18,12 +19,14 @@ mod gemm_int8_mma;
 mod gemm_skinny;
 mod gemv;
 
-/// Threads of the kernel for few rows, and for few rows of a matrix with fewer rows than that many warps.
+/// Threads of a block of `gemv_multi`; `MORE_THREADS` for one token and a matrix with at most half as many rows as the device
+/// then has warps.
 const THREADS: usize = 512;
 const MORE_THREADS: usize = 1024;
-/// Bytes of weights that a block asks for before its inputs are there: all blocks' together fit L2.
+/// Bytes of weights that a block of `gemv_multi` prefetches to L2 before the dependency wait; those of all blocks fit L2
+/// together.
 const FETCH: usize = 160 * 1024;
-/// Rows and tokens of a tile.
+/// Rows, and tokens, of a tile of `gemm_f32_simt`.
 const TILE: usize = 64;
 
 /// One product as a kernel reads it.
@@ -94,14 +97,15 @@ struct Cuda<'a> {
     products: Vec<Product>,
 }
 
-/// Where a product's rows lie among those of all outputs, and its place among the products of its output.
+/// The range of a product's rows among the rows of all outputs, numbered through, and its index among the products of its
+/// output.
 struct Place {
     begin: usize,
     end: usize,
     place: usize,
 }
 
-/// How the kernel for few rows is cut: threads of a block, rows of a unit, warps along a row, loads in flight a row.
+/// Launch shape of `gemv_multi`: threads of a block, rows of a unit, K warps that share a unit, loads in flight for each row.
 struct Cut {
     threads: usize,
     rows: usize,
@@ -114,7 +118,7 @@ impl Cuda<'_> {
         self.site.ins[0].width
     }
 
-    /// The places of the products; none where a product belongs to several outputs or to none.
+    /// The place of each product; none if a product belongs to several outputs or to none.
     fn places(&self) -> Option<Vec<Place>> {
         let mut places: Vec<Option<Place>> = (0..self.op.products).map(|_| None).collect();
         let mut begin = 0;
@@ -130,7 +134,7 @@ impl Cuda<'_> {
         places.into_iter().collect()
     }
 
-    /// Products whose weights have one form, together.
+    /// Products grouped by the form of their weights: each group is one weight stream.
     fn streams(&self) -> Vec<Vec<usize>> {
         let form = |p: usize| (self.products[p].planes, self.products[p].planes.is_none().then(|| self.dtype(p)));
         let mut streams: Vec<Vec<usize>> = vec![];
@@ -147,7 +151,7 @@ impl Cuda<'_> {
         self.site.ins[self.op.first_weight() + p].dtype
     }
 
-    /// What is in the kernel's name after the op.
+    /// The part of the kernel's name that says how it reads its weights.
     fn form(&self) -> &'static str {
         let int8 = self.products.iter().filter(|p| p.int8).count();
         match (int8 == self.products.len(), int8 > 0) {
@@ -158,7 +162,7 @@ impl Cuda<'_> {
         }
     }
 
-    /// What kernels of both kinds read: x, the norm's weight, and constants. `inner`: names of x behind the prologue.
+    /// A kernel unit with the batch, the number of rows and the constant `K`.
     fn unit(&self, threads: usize) -> Unit {
         let mut unit = Unit::new(threads as u32);
         unit.batch().rows(&self.site.ins[0].rows).set("K", self.k());
@@ -190,7 +194,8 @@ impl Cuda<'_> {
         true
     }
 
-    /// The code of an output's number at (`t`, `row`), of its products by their place in the tree.
+    /// The expression for element (`t`, `row`) of an output; `product` gives the expression of a product by its place in the
+    /// tree.
     fn value(&self, output: usize, product: &dyn Fn(usize) -> String) -> String {
         let (w0, width) = (self.op.first_weight(), self.site.outs[output].width);
         let used = self.op.products_of(&self.op.outputs[output]);
@@ -201,7 +206,8 @@ impl Cuda<'_> {
         })
     }
 
-    /// Bytes of one token's activations in shared memory, as the constants say which forms are there.
+    /// Bytes of one token's activations in shared memory, and which forms of them the weights need: f32, int8 in order, int8
+    /// with even and odd elements apart.
     fn staged(&self) -> (usize, [bool; 3]) {
         let k = self.k();
         let float = self.products.iter().any(|p| !p.int8);
@@ -227,7 +233,7 @@ impl Cuda<'_> {
         let warps = THREADS / 32;
         let most = if one { loads.clamp(1, 4) } else { 1 };
         let fits = |n: &usize| *n == 1 || total >= 2 * n * sms * warps / 3 && n * most <= 8;
-        // Rows that the busiest warp goes through.
+        // Rows that the busiest warp computes, where units have n rows.
         let longest = |n: &usize| total.div_ceil(*n).div_ceil(sms).div_ceil(warps) * n;
         let rows = [4, 2, 1].into_iter().filter(fits).min_by_key(longest).unwrap_or(1);
         Cut { threads: THREADS, rows, k_warps: 1, unroll: most }
@@ -260,7 +266,7 @@ impl Cuda<'_> {
             let otherwise = if o == 0 { "" } else { "else " };
             products += &format!("{otherwise}if (unit < {units}u) {{\n{from};\n");
             let start = |p: usize| format!("auto b{p} = begin_rows(W{p}, row, {n}u, k_warp);\n");
-            // Products begin together where their chunks find registers.
+            // The first loads of all products are issued together where there are enough registers to hold their chunks.
             let together = used.len() * rows * unroll <= if threads > THREADS { 4 } else { 16 };
             if together {
                 products.extend(used.iter().map(|&p| start(p)));
