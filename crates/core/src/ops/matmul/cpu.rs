@@ -9,8 +9,8 @@
 //! of that size takes 126 µs.
 //! - 1: alternating tiles of the two weights, with an epilogue after each pair: 174 to 221 µs. The integer kernel alone reads
 //!   two alternating weights as fast as one (34 GB/s, `simd_bench … streams`), so the pauses for the epilogue must break the
-//!   stream. 16 tiles of one weight, 16 of the other and one epilogue for all were expected to take as long
-//!   as a single weight and 205 epilogues, 140 µs.
+//!   stream. 16 tiles of one weight, 16 of the other and one epilogue for all were expected to take as long as a single weight
+//!   and 205 epilogues, 140 µs.
 //! - 2: this run of 16 tiles: 140 to 148 µs (Q4_K 225 → 144, Q6_K 283 → 141; the epilogue of an item 0.125 → 0.052 µs). With
 //!   4 tiles: 170.
 //! - 3: runs for a single weight too: rows of 4096, 4 tiles a run, 187 → 154 µs (16 tiles: 153). Rows of 1024 lose, for a

@@ -102,8 +102,8 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<P
     }
 };
 
-// A grouped problem: the tiles of all outputs whose products have the same format and number, numbered through. A tile has 16 rows of
-// each of WARP_TILES weights. `find(i, s, row0, n)` returns the weight of warp tile s of tile i, and sets row0 to the first row of that
+// A grouped problem: the tiles of all outputs that have WARP_TILES products of one format, numbered through. A tile has 16 rows of each
+// of these products' weights. `find(i, s, row0, n)` returns the weight of warp tile s of tile i, and sets row0 to the first row of that
 // warp tile and n to the number of rows of the weight. `finish(i)` computes the outputs of tile i from the sums in `partials`.
 #define PARTIAL_ROW 20  // stride of a token's partial sums: 16 rows of a warp tile, padded against bank conflicts
 template <class W, int WARP_TILES> struct WeightStream {

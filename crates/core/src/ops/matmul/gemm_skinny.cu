@@ -2,7 +2,7 @@
 // activations stay in shared memory.
 //
 // A warp tile is 16 rows of a weight. A unit is 16 rows of an output and has one warp tile for each product of that output. A block
-// computes WARP_TILES warp tiles, distributed over its N warps so that all schedulers of an SM get equal numbers of them. Inside a
+// computes WARP_TILES warp tiles, distributed over its N warps so that the schedulers of an SM get as equal shares as possible. Inside a
 // block, K_WARPS warps slice K (sliced-K, round-robin over k-tiles); across blocks, the CLUSTER blocks of a cluster split K (split-K).
 // All partial sums are reduced at the end, those of other blocks through distributed shared memory.
 //
@@ -352,7 +352,7 @@ template <int NT> DEVICE void reduce_partials(const float* partials, float (&sum
     }
 }
 
-// Computes one tile of a grouped problem, that is of outputs whose products have the same format and number, for tokens from t0.
+// Computes one tile of a grouped problem, that is of outputs that have PRODUCTS products of one format, for tokens from t0.
 // `finish(unit, r, t, sums)` computes rows r .. r + 7 of a unit for token t.
 template <class W, int PRODUCTS, int NT, int PHASE, int BUFFERS, class Find, class Finish>
 DEVICE void run(const Args& A, const Find& find, const Finish& finish, u32 tile, u32 units, u32 t0, u32 rows, u8* shared) {

@@ -23,9 +23,9 @@ mod wgsl;
 /// Activations times weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matmul {
-    /// Number of weights.
+    /// Number of weights, each of which gives one product.
     pub products: usize,
-    /// What each output is.
+    /// The expression tree of each output, over products and operands.
     pub outputs: Vec<Tree>,
     /// Epsilon of the norm in the prologue.
     pub norm: Option<f32>,

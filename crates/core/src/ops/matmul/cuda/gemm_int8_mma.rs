@@ -63,7 +63,7 @@ impl Cuda<'_> {
         if !self.set_operands(&mut unit) {
             return None;
         }
-        // Outputs whose products have the same format and number are one grouped problem.
+        // Outputs that have equally many products, all of one format, are one grouped problem.
         let form = |o: usize| {
             let used = op.products_of(&op.outputs[o]);
             let first = self.products[used[0]].planes;

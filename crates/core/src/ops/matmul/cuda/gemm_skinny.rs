@@ -22,7 +22,7 @@ const MOST_WARPS: usize = 16;
 /// Warp schedulers of an SM: warp i of a block runs on scheduler i % SCHEDULERS.
 const SCHEDULERS: usize = 4;
 
-/// A grouped problem: outputs whose products have the same format and number.
+/// A grouped problem: outputs that have equally many products, all of one format.
 struct Problem {
     form: PlaneSpec,
     /// Products of an output.
