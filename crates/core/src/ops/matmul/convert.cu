@@ -1,8 +1,8 @@
-// Norms activations and converts them to 16 bits, once for all blocks of the matmul that follows. Each thread block converts one
-// row and holds it in registers as vectors of eight elements, so that the row is read from memory once.
+// Norms activations and converts them to 16 bits, once for all blocks of the matmul that follows. Each thread block converts
+// one row and holds it in registers as vectors of eight elements, so that the row is read from memory once.
 //
-// The output is row-major or, with FRAGMENT_LAYOUT, in the MMA fragment layout that `gemm_skinny.cu` loads (`half.cuh`). In that
-// layout the number of rows is padded to a multiple of eight and the number of columns to a multiple of 128, with zeros.
+// The output is row-major or, with FRAGMENT_LAYOUT, in the MMA fragment layout that `gemm_skinny.cu` loads (`half.cuh`). In
+// that layout the number of rows is padded to a multiple of eight and the number of columns to a multiple of 128, with zeros.
 //
 // v1: the norm's weight was loaded after the sum of squares. v2: it is loaded before the dependency wait: the 65 launches of a
 // tick of 32 sequences of Llama-8B take 82 µs less on an H200.

@@ -10,8 +10,8 @@
 //     weights 1.3 to 1.4): 300 TFLOP/s. More than two stages bring nothing; tiles of 256 tokens help only quantized weights
 //     with long rows.
 
-// WARPS_T warps share the tokens of a tile and WARPS_N warps its rows. A warp computes SQUARES_T x SQUARES_N mma tiles of 16 tokens
-// and 8 rows.
+// WARPS_T warps share the tokens of a tile and WARPS_N warps its rows. A warp computes SQUARES_T x SQUARES_N mma tiles of 16
+// tokens and 8 rows.
 #define WARPS_T 4
 #define WARPS_N 2
 #define SQUARES_T (TILE_T / WARPS_T / 16)
@@ -150,8 +150,8 @@ DEVICE void product(const W& w, const u16* x, u32 row0, u32 n, u32 t0, u32 rows,
     }
     for (u32 s = 0; s < steps; s++) {
         cp_async_wait<STAGES - 2>();
-        // After this barrier, every thread's copies to stage s have arrived, and no warp reads stage s - 1 any more: its memory is
-        // refilled next.
+        // After this barrier, every thread's copies to stage s have arrived, and no warp reads stage s - 1 any more: its memory
+        // is refilled next.
         __syncthreads();
         const u32 next = s + STAGES - 1;
         u32* stage = smem + next % STAGES * STAGE_WORDS;

@@ -1,8 +1,8 @@
 // GEMM of many rows in f32 without tensor cores (SIMT). A block computes a tile of 64 rows of one output by 64 tokens, with all
 // products of that output's expression tree.
 //
-// v1: tiles of both factors, 32 columns at a time, in shared memory; 4 x 4 elements a thread; fused multiply-adds. Products and sums
-//     are f32. This kernel is the fallback where a faster one does not apply.
+// v1: tiles of both factors, 32 columns at a time, in shared memory; 4 x 4 elements a thread; fused multiply-adds. Products and
+//     sums are f32. This kernel is the fallback where a faster one does not apply.
 
 // acc = the thread's 4 x 4 elements of rows row0 .. row0 + 64 of a weight of `n` rows times tokens t0 .. t0 + 64 of `rows`.
 template <class W>

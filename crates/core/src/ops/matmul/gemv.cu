@@ -1,10 +1,10 @@
 // GEMV: matmul of one row. Weights stream from memory to registers and are multiplied by activations that stay in registers.
 //
-// A block owns adjacent rows of the outputs. K_WARPS warps share a row and slice K (sliced-K); each thread holds the activations
-// of its columns. WARP_GROUPS such groups of warps take the rows in turn, each with the loads of DEPTH rows in flight. The
-// first rows are loaded before the dependency wait, and the following ones are prefetched to L2. The products need not wait
-// for the reduction of the norm, since its factor is the same for the whole row and multiplies the sums at the end; the int8
-// quants of an activation do not depend on that factor.
+// A block owns adjacent rows of the outputs. K_WARPS warps share a row and slice K (sliced-K); each thread holds the
+// activations of its columns. WARP_GROUPS such groups of warps take the rows in turn, each with the loads of DEPTH rows in
+// flight. The first rows are loaded before the dependency wait, and the following ones are prefetched to L2. The products need
+// not wait for the reduction of the norm, since its factor is the same for the whole row and multiplies the sums at the end;
+// the int8 quants of an activation do not depend on that factor.
 //
 // v1 (as `gemv_multi.cu`): activations in shared memory, a block reduction for the norm. Ticks on an H200: Qwen2.5-0.5B F16 759
 //     µs, Q4_0 551, Llama-8B Q4_0 1862.
@@ -70,7 +70,8 @@ template <class W> struct WeightStream {
     }
 };
 
-// Loads the norm's weight for this thread's columns to registers. No kernel writes it, so this may happen before the dependency wait.
+// Loads the norm's weight for this thread's columns to registers. No kernel writes it, so this may happen before the dependency
+// wait.
 template <class W> DEVICE void hold_norm(const float* g, u32 k_warp, typename W::Mine (&mine)[WeightStream<W>::EACH]) {
 #pragma unroll
     for (int c = 0; c < WeightStream<W>::EACH; c++) {
@@ -78,8 +79,8 @@ template <class W> DEVICE void hold_norm(const float* g, u32 k_warp, typename W:
         if (NORM && WeightStream<W>::inside(k_warp, c)) mine[c] = W::mine(g, WeightStream<W>::chunk(k_warp, c));
     }
 }
-// Loads the activations of this thread's columns as floats and multiplies them by the norm's weight, which `mine` holds before. Adds
-// their squares, without that weight, to `squares`.
+// Loads the activations of this thread's columns as floats and multiplies them by the norm's weight, which `mine` holds before.
+// Adds their squares, without that weight, to `squares`.
 template <class W>
 DEVICE void hold_floats(const float* row, u32 k_warp, typename W::Mine (&mine)[WeightStream<W>::EACH], float& squares) {
     typename W::Mine x[WeightStream<W>::EACH];
@@ -112,7 +113,8 @@ DEVICE float warp_group_sum(const float* partials, u32 at) {
     return sum;
 }
 
-// The row in the registers of the block, as HELD vectors of eight adjacent elements a thread: the form that `quantize_int8` takes.
+// The row in the registers of the block, as HELD vectors of eight adjacent elements a thread: the form that `quantize_int8`
+// takes.
 #define HELD ((K + 8 * THREADS - 1) / (8 * THREADS))
 struct Eights {
     float v[HELD][8];
@@ -129,8 +131,8 @@ struct Eights {
     }
 };
 
-// Multiplies the row by the norm's weight, quantizes it to int8 and stores it in shared memory in the forms that the weights need. Adds
-// the squares of the row, without that weight, to `squares`.
+// Multiplies the row by the norm's weight, quantizes it to int8 and stores it in shared memory in the forms that the weights
+// need. Adds the squares of the row, without that weight, to `squares`.
 DEVICE void quantize_row(Eights& x, const Eights& g, const X& to, float& squares) {
 #pragma unroll
     for (int r = 0; r < HELD; r++) {
@@ -196,8 +198,8 @@ KERNEL {
     float factor = 1;
     if (NORM) {
         float s = 0;
-        // The squares of a quantized row are spread over all warps of the block. Otherwise each warp group holds the whole row, and the
-        // warps of one group suffice.
+        // The squares of a quantized row are spread over all warps of the block. Otherwise each warp group holds the whole row,
+        // and the warps of one group suffice.
         for (int w = 0; w < (NEED_INT8 ? WARPS : K_WARPS); w++) s += squares_of[w];
         factor = 1.0f / sqrtf(s / (float)K + NORM_EPS);
     }

@@ -165,7 +165,8 @@ template <class W> DEVICE Begun<W> begin_rows(const W w, u32 row, u32 n, u32 k_w
     return b;
 }
 
-// acc[r][t] = this lane's partial sum of row `row + r` of a weight of `n` rows times token t, over the columns of K warp `k_warp`.
+// acc[r][t] = this lane's partial sum of row `row + r` of a weight of `n` rows times token t, over the columns of K warp
+// `k_warp`.
 template <int N, class W>
 DEVICE void dot_rows(const W w, Begun<W>& b, const X& x, u32 row, u32 n, u32 k_warp, float (&acc)[UNIT_ROWS][N]) {
 #pragma unroll

@@ -3,7 +3,8 @@
 // dot(s (c - zero) + m, d q) = d (s (dot(c, q) - zero sum(q)) + m sum(q)).
 fn dot_$W(row: u32, lane: u32) -> Sums {
     var sums: Sums;
-    // The number of iterations is a constant, so that the compiler can unroll the loop and issue the loads of several iterations together.
+    // The number of iterations is a constant, so that the compiler can unroll the loop and issue the loads of several
+    // iterations together.
     for (var turn = 0u; turn < (K / 32u + LANES - 1u) / LANES; turn++) {
         let block = turn * LANES + lane;
         if (K / 32u) % LANES != 0u && block >= K / 32u { break; }

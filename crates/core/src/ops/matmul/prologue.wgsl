@@ -4,9 +4,9 @@
 // Inputs: x_at, the activations [T][K], and norm_at, the norm's weight [K]; NORM and EPS say whether and how the row is normed.
 // FLOATS: writes the normed row to `floats` in f32.
 // HALVES: writes the normed row to `halves` in f16, two elements in a word.
-// ROUNDED: writes rows of ROUNDED_ROW words to `rounded`: the quants in order (if NATURAL, for 8-bit weights), the quants with the
-// four even ones of every eight before the four odd ones (if PERMUTED, for 4-bit weights), a scale for every 32 elements, and the
-// sum of every 16 quants.
+// ROUNDED: writes rows of ROUNDED_ROW words to `rounded`: the quants in order (if NATURAL, for 8-bit weights), the quants with
+// the four even ones of every eight before the four odd ones (if PERMUTED, for 4-bit weights), a scale for every 32 elements,
+// and the sum of every 16 quants.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let row = wid.x + wid.y * nwg.x;

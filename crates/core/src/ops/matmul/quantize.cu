@@ -1,5 +1,5 @@
-// Activation quantization for `gemm_int8_mma.cu`: norms 2 to 8 rows and quantizes them to int8, in the fragment layout of its mma
-// instructions. There is one thread block for each of 8 tokens; tokens beyond the last are zeros.
+// Activation quantization for `gemm_int8_mma.cu`: norms 2 to 8 rows and quantizes them to int8, in the fragment layout of its
+// mma instructions. There is one thread block for each of 8 tokens; tokens beyond the last are zeros.
 //
 // The B fragment of each block of 32 elements is 64 adjacent words, two for each lane: lane 4 * token + i holds eight elements
 // of that token. Which elements these are depends on the weight, because both factors of an mma must agree on their order

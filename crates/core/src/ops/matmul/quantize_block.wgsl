@@ -31,7 +31,8 @@ fn rounded_block(row: u32, block: u32, factor: f32) -> Block {
     return b;
 }
 
-// Word `i` of the block's quants in the order that 4-bit weights need: of every eight, the four even ones before the four odd ones.
+// Word `i` of the block's quants in the order that 4-bit weights need: of every eight, the four even ones before the four odd
+// ones.
 fn permuted_word(r: Block, i: u32) -> u32 {
     let b = r;
     var quants = b.quants;

@@ -1,5 +1,5 @@
-// The prologue of a single row, which every workgroup recomputes into workgroup memory: norm and activation quantization to int8, with
-// a thread for each block of 32 elements.
+// The prologue of a single row, which every workgroup recomputes into workgroup memory: norm and activation quantization to
+// int8, with a thread for each block of 32 elements.
 var<workgroup> staged_quants: array<vec4<u32>, AT_SCALES / 4u>;
 var<workgroup> staged_scale: array<f32, K / 32u>;
 var<workgroup> staged_sums: array<vec2<i32>, K / 32u>;

@@ -1,5 +1,5 @@
-// The prologue of a single row, which every workgroup recomputes into workgroup memory: norm and activation quantization to int8, with
-// a lane for each four elements and eight lanes for each block, which they reduce by subgroup shuffles.
+// The prologue of a single row, which every workgroup recomputes into workgroup memory: norm and activation quantization to
+// int8, with a lane for each four elements and eight lanes for each block, which they reduce by subgroup shuffles.
 var<workgroup> staged_quants: array<vec4<u32>, AT_SCALES / 4u>;
 var<workgroup> staged_scale: array<f32, K / 32u>;
 var<workgroup> staged_sums: array<vec2<i32>, K / 32u>;
@@ -11,8 +11,8 @@ fn stage(lid: u32) {
         for (var i = lid; i < K / 4u; i += WG) { sum += dot(x[i], x[i]); }
         factor = divide(1.0, sqrt(workgroup_sum(sum, lid) / f32(K) + EPS));
     }
-    // All lanes run the same number of iterations, as the shuffles need. K is a multiple of 32, so lanes beyond the end of the row
-    // never share a block with lanes inside.
+    // All lanes run the same number of iterations, as the shuffles need. K is a multiple of 32, so lanes beyond the end of the
+    // row never share a block with lanes inside.
     for (var from_ = 0u; from_ < K / 4u; from_ += WG) {
         let i = min(from_ + lid, K / 4u - 1u);
         let norm = vec4<f32>(norm_at(4u * i), norm_at(4u * i + 1u), norm_at(4u * i + 2u), norm_at(4u * i + 3u));
