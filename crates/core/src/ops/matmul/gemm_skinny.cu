@@ -13,11 +13,12 @@
 // Activations of 8 * NT tokens are in shared memory in MMA fragment layout (`half.cuh`), in which their producer or
 // `convert.cu` wrote them. Where they do not fit at once, they are copied in phases of PHASE k-tiles a warp, and only between
 // phases do the warps of a block wait for each other. The first k-tiles are requested before the dependency wait. More than 32
-// tokens take a second block for each tile of weights. Where a quant times its scale exceeds the range of f16, the product
-// becomes infinite here; other kernels clamp it to the largest f16.
+// tokens take a second block, or cluster, for each tile of weights. Where a quant times its scale exceeds the range of f16, the
+// product becomes infinite here; other kernels clamp it to the largest f16.
 //
 // Times below are of gate and up of Llama-8B Q4_0 for 32 rows (66 MB of weights), launched one after the other on an H200,
 // where reading these bytes takes 16 us. Ticks are of 32 sequences at 300 positions.
+//
 // Before: int8 mma with a scale for each block of 32, as `gemm_int8_mma.cu` does for up to 8 rows: 60 us.
 // v1: 64 bytes of each row at a time through a ring of shared-memory stages that also held the activations of those columns, a
 //     barrier every 128 columns, clusters of eight blocks (of which the device holds only 15 at once): 52 us.
@@ -41,9 +42,10 @@
 // ring of shared-memory stages 36 us); a barrier for each quarter of the activations, so that work begins earlier (1.7 us
 // more); bulk prefetch of weights to L2 (all: 38 us, half: 35 us) or two k-tiles ahead (31.1 us); dequantizing ahead of the mma
 // instructions, in program order or for all warp tiles at once; a block's own partial sums read without distributed shared
-// memory. What is left: of the 30.5 us, 9.0 remain without weights and products: launch 1.4, reduction and epilogue 4.5 (1.4 of
-// them for the partial sums of the other block), activations 1.7, the first k-tile 1.3. The rest is mma.sync, one of 16 x 8 x
-// 16 in ten cycles of a scheduler, with dequantization in between. The whole kernel takes 29.8 us without dequantization, 28.7
+// memory.
+// What is left: of the 30.5 us, 9.0 remain without weights and products: launch 1.4, reduction and epilogue 4.5 (1.4 of them
+// for the partial sums of the other block), activations 1.7, the first k-tile 1.3. The rest is mma.sync, one of 16 x 8 x 16 in
+// ten cycles of a scheduler, with dequantization in between. The whole kernel takes 29.8 us without dequantization, 28.7
 // without loads of weights, and 24.7 without both.
 
 // Rows of a unit of outputs, as many as a warp tile has.

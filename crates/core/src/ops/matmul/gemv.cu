@@ -18,7 +18,7 @@
 //
 // Tried and given up: a register limit for an occupancy of two blocks an SM (664 µs; registers spill); weights through shared
 // memory with 50 to 140 KB of a block in flight (677 to 786, 540 to 632 and 1722 to 2155 µs: it is no faster by itself, and
-// consecutive kernels overlap less, since kernels that need different splits between L1 and shared memory cannot share an SM).
+// consecutive kernels overlap less, since kernels that need different splits of L1 and shared memory wait for each other).
 
 // A weight stream: the rows that a block owns of all products whose weights have one type, numbered through. `find(i, row, at)`
 // returns the weight of the i-th of them and sets `row` to its row in that weight and `at` to the index of its sum in the
