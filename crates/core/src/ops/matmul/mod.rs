@@ -1,7 +1,7 @@
-//! Activations times weights: `y = epilogue(prologue(x) · Wᵀ)`, one op with fields, not a family.
+//! Activations times weights: `y = epilogue(prologue(x) · Wᵀ)`. All variants are one op with fields, not a family of ops.
 //!
-//! - *products*: each weight `[rows, k]` (own format and layout) gives one product `[T, rows]`; q, k and v or gate and
-//!   up merge without copying weights.
+//! - *products*: each weight `[rows, k]`, with its own format and layout, gives one product `[T, rows]`, so that q, k and v, or
+//!   gate and up, merge without copying weights.
 //! - *prologue*: none, or a weighted RMS norm of x.
 //! - *outputs*: one expression tree each over products (`In(p)`, p < products) and operands (`In(products + i)`):
 //!   bias, activation, gate, residual. All products of one tree have equally many rows.
@@ -23,9 +23,9 @@ mod wgsl;
 /// Activations times weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matmul {
-    /// Number of weights.
+    /// Number of weights, each of which gives one product.
     pub products: usize,
-    /// What each output is.
+    /// The expression tree of each output, over products and operands.
     pub outputs: Vec<Tree>,
     /// Epsilon of the norm in the prologue.
     pub norm: Option<f32>,
@@ -47,7 +47,7 @@ impl Matmul {
         self.first_weight() + self.products
     }
 
-    /// The type in which its CUDA kernel accepts x in MMA fragment layout.
+    /// The type in which the CUDA kernel for this site accepts x in MMA fragment layout, if it does.
     pub(super) fn accepts_fragment_layout(&self, site: &OpSite) -> Option<DType> {
         cuda::accepts_fragment_layout(self, site)
     }
@@ -202,7 +202,8 @@ impl OpDef for Matmul {
             cases.push(Case::new(format!("odd width, {class}"), Matmul::plain(), odd, b).within(2e-5));
         }
         cases.extend(many_rows());
-        // Long rows of quantized weights for a skinny GEMM, with fewer and more tokens than a tile: split K, and all forms.
+        // Skinny GEMM with rows long enough for split-K, and with fewer and more tokens than a tile of 32, for each kind of
+        // planes.
         for (dtype, t) in [(DType::Q4_0, 20), (DType::Q6_K, 50), (DType::Q8_0, 50), (DType::Q4_1, 16)] {
             let ins = vec![x(1280), Sig::weight(70, 1280, dtype)];
             cases.push(
@@ -210,13 +211,13 @@ impl OpDef for Matmul {
                     .within(2e-5),
             );
         }
-        // Rows so long that activations wait in phases; the last line of the longer is half one; f32 sums of
-        // so many numbers differ by their order. Then so many numbers that
-        // the warps of a block have one or two warp tiles of them.
+        // Rows so long that `gemm_skinny` copies the activations in phases; the last k-tile of 28800 columns is half full. The
+        // bound is wider because f32 sums of so many elements depend on their order.
         for (k, dtype, t) in [(28800, DType::Q4_0, 33), (28672, DType::Q8_0, 9)] {
             let name = format!("{}, {k} columns, {t} rows", dtype.name());
             cases.push(Case::new(name, Matmul::plain(), vec![x(k), Sig::weight(20, k, dtype)], (t, 1, t)).within(1e-4));
         }
+        // An output so wide that some warps of a block have two warp tiles and the others one.
         let gate = Tree::unary(onetrip_ir::tree::Unary::Silu, Tree::In(0));
         let glu = Matmul { products: 2, outputs: vec![Tree::product(gate, Tree::In(1))], norm: None };
         let ins = vec![x(256), Sig::weight(8460, 256, DType::Q4_0), Sig::weight(8460, 256, DType::Q4_0)];
@@ -226,7 +227,7 @@ impl OpDef for Matmul {
         let twice = Matmul { products: 1, outputs: vec![Tree::sum(scaled, Tree::In(1))], norm: None };
         let ins = vec![x(64), Sig::weight(40, 64, DType::Q4_0), x(40), x(40)];
         cases.push(Case::new("an operand in two places, 20 rows", twice, ins, (20, 1, 20)).within(1e-4));
-        // A product of a product: what is rounded in between may go from one to the other rounded.
+        // A matmul behind a matmul: the activations between them may be written in 16 bits, in MMA fragment layout.
         for (dtype, t, compute) in [
             (DType::Q4_0, 9, Compute::Int8),
             (DType::Q4_1, 17, Compute::F16),
@@ -241,13 +242,13 @@ impl OpDef for Matmul {
             let case = Case::new(name, glu, ins, (t, 1, t)).computing(compute).within(1e-2);
             cases.push(case.then(residual, vec![Sig::weight(70, 256, dtype), x(70)]));
         }
-        // So many numbers that few rows have a kernel of their own: floats, offsets, groups of 16.
+        // Outputs wide enough for the multi-row GEMV in WGSL, with float weights, mins, and groups of 16.
         for dtype in [DType::F16, DType::Q4_1, DType::Q6_K] {
             let ins = vec![x(256), Sig::weight(2053, 256, dtype)];
             let name = format!("{}, 2053 numbers, few", dtype.name());
             cases.push(Case::new(name, Matmul::plain(), ins, (5, 1, 5)).within(2e-5));
         }
-        // Rows of an odd number of blocks: what lies behind the first row of scales is aligned to no more than one of them.
+        // Rows with an odd number of blocks: from the second row on, scales are aligned to the size of a single scale only.
         for (k, dtype) in [(480, DType::Q4_0), (96, DType::Q4_1), (480, DType::Q8_0)] {
             for t in [1, 3, 8, 16] {
                 let name = format!("{} of {k}, {t} rows", dtype.name());
@@ -260,7 +261,7 @@ impl OpDef for Matmul {
     }
 }
 
-/// Cases of many rows: whole tiles and parts of them, all types, every precision, and what joins several products.
+/// Cases of many rows: full and partial tiles, all types, every precision, and the trees that combine several products.
 fn many_rows() -> Vec<Case> {
     use onetrip_ir::tree::Unary;
     let x = |w| Sig::slot(Expr::T, w);

@@ -1,21 +1,26 @@
-//! Matmul on the CPU. A work item is 16 rows of an output: all products of its tree, for all tokens, then the tree.
+//! Matmul on the CPU. A work item is a tile of 16 rows of an output: all products of its expression tree, for all tokens, then
+//! the tree as epilogue. Adjacent tiles of a worker are computed as a run, with a single epilogue.
 //!
-//! - up to 8 rows: one launch; every worker recomputes the prologue (norm, quantization to int8), which costs less
-//!   than a fork–join barrier.
-//! - more rows: two launches, the prologue by rows into scratch slots, then the product by tiles.
+//! - up to 8 rows: one launch; every worker recomputes the prologue (norm, activation quantization to int8), which takes less
+//!   time than a further fork–join barrier.
+//! - more rows: two launches, the prologue row by row into scratch slots, then the products tile by tile.
 //!
-//! Reading two weights (gate and up), one row, one thread, 4.2 MB of Q4_1 in all; a single weight of that size: 126 µs.
-//! 1: tile by tile in turn, the epilogue after each pair: 174 to 221 µs. The integer kernel alone reads two weights in turn
-//! as fast as one (34 GB/s, `simd_bench … streams`), so the pauses for the epilogue must break the stream: 16 tiles of the
-//! one, 16 of the other and one epilogue for all were expected to bring it to that of a single weight and 205 epilogues,
-//! 140 µs. 2: that: 140 to 148 µs (Q4_K 225 → 144, Q6_K 283 → 141; an item's epilogue 0.125 → 0.052 µs); 4 tiles: 170.
-//! 3: one weight too: rows of 4096, 4 tiles a run, 187 → 154 µs (16 tiles: 153). Rows of 1024 lose, for a reason not found:
-//! 0.27 MB 9.4 → 10.7 µs, 4.2 MB 125 → 127 (16 tiles: 132); in Qwen2.5-0.5B the output projection took 502 → 601 µs a
-//! tick. So they stay at one.
-//! What brought nothing: asking for the next run's first 1 to 4 KB before the epilogue. In the kernel, for one token: asking
-//! for planes 1 to 4 KB ahead, also without keeping them or into L2 only (−5 to −25 %), or for
-//! activations (their 5 KB for 4096 columns do not survive a tile's 37 KB in L1, and are 13 % more
-//! lines to fetch). Blocks of 2048 columns, so that they do: 17 GB/s instead of 27; a stream must not jump.
+//! The times below are of reading two weights (gate and up) for one row in one thread, 4.2 MB of Q4_1 in all. A single weight
+//! of that size takes 126 µs.
+//! - 1: alternating tiles of the two weights, with an epilogue after each pair: 174 to 221 µs. The integer kernel alone reads
+//!   two alternating weights as fast as one (34 GB/s, `simd_bench … streams`), so the pauses for the epilogue must break the
+//!   stream. 16 tiles of one weight, 16 of the other and one epilogue for all were expected to take as long as a single weight
+//!   and 205 epilogues, 140 µs.
+//! - 2: this run of 16 tiles: 140 to 148 µs (Q4_K 225 → 144, Q6_K 283 → 141; the epilogue of an item 0.125 → 0.052 µs). With
+//!   4 tiles: 170.
+//! - 3: runs for a single weight too: rows of 4096, 4 tiles a run, 187 → 154 µs (16 tiles: 153). Rows of 1024 lose, for a
+//!   reason not found: 0.27 MB 9.4 → 10.7 µs, 4.2 MB 125 → 127 (16 tiles: 132); in Qwen2.5-0.5B the output projection took
+//!   502 → 601 µs a tick. So short rows have one tile a run.
+//!
+//! What brought nothing: prefetching the next run's first 1 to 4 KB before the epilogue. In the kernel, for one token:
+//! prefetching planes 1 to 4 KB ahead, also with a non-temporal hint or to L2 only (−5 to −25 %), or prefetching activations
+//! (their 5 KB for 4096 columns do not survive a tile's 37 KB in L1, and are 13 % more lines to fetch). Blocks of 2048
+//! columns, with which they do survive: 17 GB/s instead of 27, as a stream must read contiguous memory.
 //! (AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29; µs of `calibrate`'s chains.)
 
 use onetrip_ir::cpu::call::CpuCall;
@@ -31,15 +36,15 @@ use onetrip_ir::formats::tile::TileLayout;
 use onetrip_ir::simd::{DotRows, FloatKind, q8_row_bytes};
 use onetrip_ir::tensor::tile_layout;
 
-/// Rows of weights in a work item.
+/// Rows of each weight in a tile, which is a work item.
 const ROWS: usize = 16;
-/// Tokens between two epilogues, times the tiles of a run: the products stay in L1.
+/// Most tokens times tiles between two epilogues, so that the products of a run stay in L1.
 const TOKENS: usize = 64;
-/// Most tiles of an output between two epilogues, each product's one behind the other.
+/// Most tiles of a run, that is between two epilogues: all tiles of the first product are computed, then those of the second.
 const RUN: usize = 16;
-/// The same for an output of one product with rows longer than [`LONG`]; with shorter ones a run is a tile.
+/// Most tiles of a run for an output of one product with rows longer than [`LONG`]; with shorter rows a run is one tile.
 const RUN_ALONE: usize = 4;
-/// Columns of a row from which on runs help a single weight.
+/// Rows with more columns than this make runs of several tiles faster for a single weight.
 const LONG: usize = 2048;
 
 /// How one product is computed.
@@ -62,7 +67,7 @@ struct Product {
     row_bytes: usize,
 }
 
-/// What a worker multiplies, and its scratch.
+/// A worker's activations, in f32 and in int8, and its scratch memory.
 struct Work<'a> {
     x: &'a [f32],
     q8: &'a [u8],
@@ -74,7 +79,7 @@ struct Kernel {
     op: Matmul,
     k: usize,
     products: Vec<Product>,
-    /// Products of each output, its width, and the tiles before it.
+    /// For each output: its products, its width in columns, and the number of tiles of the outputs before it.
     outputs: Vec<(Vec<usize>, usize, usize)>,
     operand_is_row: Vec<bool>,
     q8: bool,
@@ -194,7 +199,7 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
 }
 
 impl Kernel {
-    /// Norm and rounding of rows `first..` of x into `x_out` (if a float path or the norm needs it) and `q8_out`.
+    /// Norms a row of x into `normed`, if there is a norm, and quantizes it into `q8`, if a product needs int8 activations.
     fn prologue(&self, c: &CpuCall, row: usize, normed: &mut [f32], q8: &mut [u8]) {
         let x = &c.f32s(0)[row * self.k..(row + 1) * self.k];
         let x = match self.op.norm {
@@ -261,19 +266,19 @@ impl Kernel {
         }
     }
 
-    /// Scratch for the products of one run.
+    /// Bytes of scratch for the products of one run.
     fn acc_bytes(&self) -> usize {
         let products = self.outputs.iter().map(|(used, ..)| used.len()).max().unwrap_or(0);
         products * TOKENS * ROWS * 4
     }
 
-    /// Scratch for dequantized rows.
+    /// Bytes of scratch for the dequantized rows of a tile.
     fn dequantized_bytes(&self) -> usize {
         let dequantized = self.products.iter().any(|p| matches!(p.path, Path::Dequantize | Path::DequantizeTile(_)));
         if dequantized { ROWS * self.k * 4 } else { 0 }
     }
 
-    /// Items of a range: runs of tiles of one output, as even as they can be.
+    /// Computes a range of items, as runs of tiles of one output that are as equally long as possible.
     fn items(&self, c: &CpuCall, mut range: Range<usize>, n: usize, work: &mut Work) {
         while !range.is_empty() {
             let o = self.outputs.iter().rposition(|(_, _, before)| *before <= range.start).unwrap_or(0);
@@ -291,7 +296,7 @@ impl Kernel {
         }
     }
 
-    /// Some tiles of output `o` for all `n` rows of x; more than one tile only where the products of all fit.
+    /// Computes a run of tiles of output `o` for all `n` rows of x. Several tiles need `tiles.len() * n <= TOKENS`.
     fn run(&self, c: &CpuCall, o: usize, tiles: Range<usize>, n: usize, work: &mut Work) {
         let (used, width, _) = &self.outputs[o];
         let Work { x, q8, acc, dequantized } = work;
@@ -361,8 +366,8 @@ impl Kernel {
         (c.simd.dot_rows)(&operands, out.as_flattened_mut(), ROWS);
     }
 
-    /// The tree of output `o`, 16 columns at each of `places` (column, row), all at once: `acc(i)` are the values of
-    /// product `i` of it there.
+    /// Evaluates the tree of output `o` for 16 columns at each of `places` (column, row), all at once. `acc(i)` gives the
+    /// values of the output's product `i` at these places.
     fn epilogue<'a>(
         &self,
         c: &CpuCall,

@@ -1,5 +1,5 @@
-// Dequantizes a weight to 16 bits, eight elements a vector. Weights are read before the dependency wait, since no kernel writes
-// them; the output is written after it, since the kernel in front may still read the memory of that slot.
+// Dequantizes a weight to 16 bits, in vectors of eight elements. The weight is read before the dependency wait, since no kernel
+// writes it; the output is written after it, since the previous kernel may still read the memory of that scratch slot.
 //
 // v1 has stayed as it was.
 KERNEL {

@@ -1,4 +1,5 @@
-// One output of a matmul whose products lie in memory: four elements of a row a thread.
+// Epilogue as a kernel of its own, for products that another kernel or a library call left in memory: evaluates the expression
+// tree of one output, with four adjacent elements of a row in each thread.
 //
 // v1 has stayed as it was.
 KERNEL {

@@ -1,9 +1,9 @@
-//! Matmul of many rows in 16-bit numbers, on tensor cores.
+//! Matmul of many rows with 16-bit factors, on tensor cores.
 //!
-//! 1. Activations are normed and rounded to 16 bits, once for all products.
-//! 2. Products. With a library: a weight of another type is dequantized to 16 bits, then the library multiplies; a bias and a
-//!    residual are its business, any other tree is a step of its own on the products. Without one, our own kernel
-//!    dequantizes while it stages and evaluates the trees in registers.
+//! 1. Activations are normed and converted to 16 bits, once for all products.
+//! 2. Products. With a GEMM library, a weight of another type is first dequantized to 16 bits. The library can add a bias and a
+//!    residual in its epilogue; any other tree is a launch of its own that reads the products. Without a library, our own
+//!    kernel dequantizes weights on their way to shared memory and evaluates the trees in registers.
 
 use super::*;
 use crate::codegen::cuda::HALF;
@@ -13,12 +13,12 @@ use onetrip_ir::tree::Binary;
 
 /// A weight that would take more bytes than this in 16 bits is dequantized tile by tile, by our own kernel.
 const MOST_DEQUANTIZED: usize = 512 << 20;
-/// Pieces of eight elements that a thread dequantizes.
+/// Vectors of eight elements that a thread dequantizes.
 const VECTORS: usize = 4;
-/// Numbers that a thread of the epilogue makes.
+/// Elements that a thread of the epilogue computes.
 const QUADS: usize = 4;
 
-/// What a product's place in a tree means to a library: the product, and what is added to it.
+/// A tree that the library's epilogue can compute: a product, and the inputs that are added to it.
 struct Sum {
     product: usize,
     bias: Option<usize>,
@@ -40,7 +40,7 @@ impl Cuda<'_> {
         unit
     }
 
-    /// The weight is of the factors' type as it lies.
+    /// Whether the weight is stored in the 16-bit type of the factors, so that it is not dequantized.
     fn is_direct(&self, product: usize, half: Rounding) -> bool {
         let sig = &self.site.ins[self.op.first_weight() + product];
         sig.layout() == Layout::Stored && sig.dtype == dtype(half)
@@ -51,14 +51,15 @@ impl Cuda<'_> {
         self.site.ins[self.op.first_weight() + product].rows.constant().unwrap_or(0) as usize
     }
 
-    /// The steps, where all factors are 16-bit numbers.
+    /// The lowering; none if the factors have no common 16-bit type.
     pub(super) fn gemm_f16(&self) -> Option<Lowering> {
         let half = self.half()?;
         let rows = self.site.ins[0].rows.clone();
         let mut scratch = vec![rows.clone() * (2 * self.k())];
         let mut launches = vec![self.convert_rows(half, false)];
         let dequantized = |p: usize| self.weight_rows(p) * self.k() * 2;
-        // Libraries like rows of 16 bytes; a plan for few rows reads weights once, so dequantizing them first would cost most.
+        // The library needs 16-byte alignment to be fast, hence multiples of 8 rows. Up to 64 rows stay with our own kernel: a
+        // weight is read once there, so that dequantizing it first would cost most of the time.
         let suits = |p: usize| self.weight_rows(p).is_multiple_of(8) && dequantized(p) <= MOST_DEQUANTIZED;
         if caps(self.site).lt && self.site.bucket == RowBucket::Large && (0..self.op.products).all(suits) {
             self.by_library(half, &mut launches, &mut scratch)?;
@@ -68,7 +69,7 @@ impl Cuda<'_> {
         Some(Lowering::Steps { launches, scratch })
     }
 
-    /// Scratch 0: the activations, normed and rounded, in their order or in that of `gemm_skinny.cu`.
+    /// Norms the activations and converts them to 16 bits into scratch slot 0, row-major or in MMA fragment layout.
     pub(super) fn convert_rows(&self, half: Rounding, as_fragment: bool) -> Launch {
         let (op, site, k) = (self.op, self.site, self.k());
         let rows = site.ins[0].rows.clone();
@@ -87,7 +88,7 @@ impl Cuda<'_> {
         unit.launch(format!("matmul/{norm}convert.{}", dtype(half).name()), groups, cost)
     }
 
-    /// What a library can add to a product by itself, if that is all that the tree is.
+    /// The tree as a product with a bias and a residual, if it is no more than that.
     fn sum(&self, tree: &Tree) -> Option<Sum> {
         let (w0, products) = (self.op.first_weight(), self.op.products);
         match tree {
@@ -123,7 +124,7 @@ impl Cuda<'_> {
             launches.push(self.dequantize(half, p, to)?);
             Some(to)
         };
-        // The rows of every product that a step on the products reads.
+        // The scratch slot of each product that an epilogue launch reads.
         let mut kept: Vec<Option<Arg>> = vec![None; op.products];
         for (o, tree) in op.outputs.iter().enumerate() {
             if let Some(sum) = self.sum(tree).filter(|s| uses(s.product) == 1) {
@@ -157,7 +158,7 @@ impl Cuda<'_> {
         unit.set("COUNT", count / 8).set("VECTORS", VECTORS);
         unit.part(WEIGHTS).part(HALF).part(include_str!("dequantize.cu"));
         let groups = (count / 8).div_ceil(256 * VECTORS);
-        // A sum at most, a product and a rounding.
+        // At most two operations for each element: a multiply by the scale, and an addition of the min.
         let cost = Cost::of(sig.bytes(), Expr::from(2 * count), Expr::from(2 * count));
         Some(unit.launch(format!("matmul/dequantize.{}", dtype(half).name()), groups.into(), cost))
     }
@@ -180,7 +181,7 @@ impl Cuda<'_> {
         Launch { kernel, code: Code::Library(gemm), args, grid: Expr::Const(1), grain: 1, cost, grid_syncs: 0 }
     }
 
-    /// One output of products that lie in scratch slots.
+    /// The launch that computes one output from products in scratch slots.
     fn epilogue(&self, half: Rounding, output: usize, products: &[Option<Arg>]) -> Launch {
         let (op, site) = (self.op, self.site);
         let (w0, tree) = (op.first_weight(), &op.outputs[output]);
@@ -207,7 +208,7 @@ impl Cuda<'_> {
         unit.launch("matmul/epilogue", groups, cost)
     }
 
-    /// Operations of all products and trees, without the prologue's.
+    /// Floating-point operations of all products and trees, without the prologue.
     pub(super) fn product_flops(&self) -> Expr {
         let rows = &self.site.ins[0].rows;
         let products: usize = (0..self.op.products).map(|p| 2 * self.k() * self.weight_rows(p)).sum();
@@ -216,13 +217,13 @@ impl Cuda<'_> {
         rows.clone() * (products + trees)
     }
 
-    /// All outputs in our own kernel.
+    /// The launch of our own kernel, which computes all outputs.
     fn gemm_f16_mma(&self, half: Rounding) -> Option<Launch> {
         let (op, site, k) = (self.op, self.site, self.k());
         let rows = site.ins[0].rows.clone();
         let most = op.outputs.iter().map(|t| op.products_of(t).len()).max().unwrap_or(1);
-        // Sums of all products of a tree stay in registers: more products, narrower tiles.
-        // Up to 64 rows wait for weights: narrow tiles, so that all SMs ask for some.
+        // The accumulators of all products of a tree stay in registers, so tiles are narrower where there are more products. Up
+        // to 64 rows are bound by the bandwidth of weights: narrow tiles make enough blocks for all SMs to load some.
         let (tile_t, tile_n) = match (site.bucket, most) {
             (_, 5..) => return None,
             (RowBucket::Large, 1) => (128, 128),

@@ -1,24 +1,30 @@
-// Matmul of many rows on tensor cores: a block makes TILE_N rows of one output for TILE_T tokens, all products of its
-// tree, from 16-bit numbers with sums in f32.
+// GEMM on tensor cores from f16 or bf16 factors with f32 accumulators. A block computes a tile of TILE_N rows of one output by
+// TILE_T tokens, with all products of that output's expression tree. STAGES shared-memory stages of COLUMNS columns each are
+// filled by cp.async while an earlier stage is multiplied; weights that are not 16-bit are loaded to registers, dequantized
+// and stored to the stage instead.
 //
-// v1: STAGES tiles of 32 columns on their way to shared memory (16-bit weights and activations without passing
-//     registers; other weights dequantized on the way), eight warps of m16n8k16, factors by plain loads: 190 TFLOP/s for
+// v1: STAGES stages of 32 columns in flight to shared memory (16-bit weights and activations by cp.async; other weights
+//     dequantized in registers), eight warps of mma.sync m16n8k16, fragments by plain shared-memory loads: 190 TFLOP/s for
 //     2048 tokens of 4096 x 4096 f16 on an H200, where cuBLASLt has 725.
-// v2: factors by ldmatrix (1.2 times), 64 columns a stage instead of 32 (1.1), two blocks an SM (1.2, with quants
-//     1.3 to 1.4): 300 TFLOP/s. More than two stages bring nothing; tiles of 256 tokens help long rows of quants only.
+// v2: fragments by ldmatrix (1.2 times as fast), 64 columns a stage instead of 32 (1.1), two blocks an SM (1.2; with quantized
+//     weights 1.3 to 1.4): 300 TFLOP/s. More than two stages bring nothing; tiles of 256 tokens help only quantized weights
+//     with long rows.
 
-// Warps along the tokens and along the rows; what a warp makes, in squares of 16 tokens and 8 rows.
+// WARPS_T warps share the tokens of a tile and WARPS_N warps its rows. A warp computes SQUARES_T x SQUARES_N mma tiles of 16
+// tokens and 8 rows.
 #define WARPS_T 4
 #define WARPS_N 2
 #define SQUARES_T (TILE_T / WARPS_T / 16)
 #define SQUARES_N (TILE_N / WARPS_N / 8)
 
-// Rows of a tile lie ROW numbers apart, so that the eight rows that are read together meet 32 banks.
+// Row stride of a stage in 16-bit elements. The padding of 8 makes the eight rows of an ldmatrix 8 x 8 matrix fall into 32
+// different banks, so that there is no bank conflict.
 #define ROW (COLUMNS + 8)
 #define X_WORDS (TILE_T * ROW / 2)
 #define STAGE_WORDS ((TILE_T + TILE_N) * ROW / 2)
 
-// What a thread has of a tile of sums.
+// The accumulators that a thread holds of a tile, in the mma C fragment layout; `element_t` and `element_n` give the token and
+// the row within the tile of element i of an mma tile.
 struct Sums {
     float at[SQUARES_T][SQUARES_N][4];
 };
@@ -32,12 +38,13 @@ DEVICE u32 element_n(int b, int i) {
     _Pragma("unroll") for (int a = 0; a < SQUARES_T; a++) _Pragma("unroll") for (int b = 0; b < SQUARES_N; b++) \
         _Pragma("unroll") for (int i = 0; i < 4; i++)
 
-// Pieces of eight elements that a thread brings of a tile of weights.
+// A stage is copied in 16-byte vectors of eight elements: vectors in a row, and vectors that a thread copies of the weights (N)
+// and of the activations (T).
 #define VECTORS_ROW (COLUMNS / 8)
 #define VECTORS_N (TILE_N * VECTORS_ROW / THREADS)
 #define VECTORS_T (TILE_T * VECTORS_ROW / THREADS)
 
-// Eight elements from column k of a row, or zeros beyond its end.
+// Copies eight elements from column k of a row to shared memory, or stores zeros beyond the end of the row.
 DEVICE void bring(u32* to, const u16* row, u32 k) {
     if (K % COLUMNS == 0 || k < K) {
         cp_async16(to, row + k);
@@ -46,7 +53,7 @@ DEVICE void bring(u32* to, const u16* row, u32 k) {
     }
 }
 
-// A weight of 16-bit numbers as they are multiplied.
+// A weight that is stored in the 16-bit type of the mma: cp.async copies it straight to the stage.
 struct Direct {
     const u16* data;
     struct Held {};
@@ -59,7 +66,8 @@ struct Direct {
     }
     DEVICE void end(const Held&, u32*) const {}
 };
-// Any other weight: dequantized in registers while the tile before it is multiplied.
+// Any other weight: `begin` loads and dequantizes it into registers before the current stage is multiplied, and `end` stores it
+// to shared memory afterwards.
 template <class W> struct Dequantized {
     W w;
     struct Held {
@@ -92,10 +100,10 @@ DEVICE void begin_x(const u16* x, u32* to, u32 t0, u32 rows, u32 k) {
     }
 }
 
-// sums += the columns of a stage.
+// sums += the products over the columns of a stage.
 DEVICE void multiply(const u32* xs, const u32* ws, Sums& sums) {
-    // A lane names one row of the four squares of 8 x 8 that its warp reads at once: of activations 16 tokens and 16
-    // columns, of weights 16 rows and 16 columns.
+    // ldmatrix.x4 loads four 8 x 8 matrices, and each lane passes the address of one of their 32 rows. For activations the four
+    // matrices cover 16 tokens and 16 columns, for weights 16 rows and 16 columns.
     const u32 lane = lane_index();
     xs += ((warp_index() / WARPS_N * (TILE_T / WARPS_T) + lane % 16) * ROW + lane / 16 * 8) / 2;
     ws += ((warp_index() % WARPS_N * (TILE_N / WARPS_N) + lane / 16 * 8 + lane % 8) * ROW + lane / 8 % 2 * 8) / 2;
@@ -124,7 +132,7 @@ DEVICE void multiply(const u32* xs, const u32* ws, Sums& sums) {
     }
 }
 
-// sums = rows row0.. of a weight of `n` rows times tokens t0.. of `rows`.
+// sums = rows row0 .. row0 + TILE_N of a weight of `n` rows times tokens t0 .. t0 + TILE_T of `rows`.
 template <class W>
 DEVICE void product(const W& w, const u16* x, u32 row0, u32 n, u32 t0, u32 rows, u32* smem, Sums& sums) {
     const u32 steps = (K + COLUMNS - 1) / COLUMNS;
@@ -142,7 +150,8 @@ DEVICE void product(const W& w, const u16* x, u32 row0, u32 n, u32 t0, u32 rows,
     }
     for (u32 s = 0; s < steps; s++) {
         cp_async_wait<STAGES - 2>();
-        // Everyone's part of this stage is there, and nobody reads the one before it any more.
+        // After this barrier, every thread's copies to stage s have arrived, and no warp reads stage s - 1 any more: its memory
+        // is refilled next.
         __syncthreads();
         const u32 next = s + STAGES - 1;
         u32* stage = smem + next % STAGES * STAGE_WORDS;
@@ -165,7 +174,7 @@ KERNEL {
     allow_next();
     wait_for_inputs();
     const u32 rows = ROWS, along = (rows + TILE_T - 1) / TILE_T;
-    // Neighbours share a tile of weights.
+    // Adjacent blocks share a tile of weights, so that those that load it later can find it in L2.
     const u32 tile = block_index() / along, t0 = block_index() % along * TILE_T;
     if (tile >= TILES) return;
     u32* smem = (u32*)dynamic;

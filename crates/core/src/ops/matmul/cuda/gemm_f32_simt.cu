@@ -1,8 +1,10 @@
-// Matmul of many rows in f32: a block makes 64 rows of one output for 64 tokens, all products of its tree.
+// GEMM of many rows in f32 without tensor cores (SIMT). A block computes a tile of 64 rows of one output by 64 tokens, with all
+// products of that output's expression tree.
 //
-// v1: both tiles in shared memory, 4 x 4 elements a thread, plain multiply-adds. Exact, and the fallback of faster ones.
+// v1: tiles of both factors, 32 columns at a time, in shared memory; 4 x 4 elements a thread; fused multiply-adds. Products and
+//     sums are f32. This kernel is the fallback where a faster one does not apply.
 
-// acc = rows row0.. of a weight of `n` rows times tokens t0.. of `rows`.
+// acc = the thread's 4 x 4 elements of rows row0 .. row0 + 64 of a weight of `n` rows times tokens t0 .. t0 + 64 of `rows`.
 template <class W>
 DEVICE void tile_product(const W w, const float* x, u32 row0, u32 n, u32 t0, u32 rows, float* ws, float* xs, float (&acc)[16]) {
     const u32 tile_row = threadIdx.x / 4, part = (threadIdx.x % 4) * 8;

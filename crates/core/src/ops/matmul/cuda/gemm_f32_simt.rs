@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Rows and tokens of a tile.
+/// Rows, and tokens, of a tile of `gemm_f32_simt`.
 const TILE: usize = 64;
 
 impl Cuda<'_> {

@@ -1,20 +1,23 @@
-// Matmul of 2 to 8 rows whose weights are quantized: int8 on tensor cores, 16 rows of a weight times eight tokens at a time.
+// GEMM of 2 to 8 rows with quantized weights, on int8 tensor cores: an mma multiplies 16 rows of a weight by eight tokens.
 //
-// A block computes tiles of 16 rows; its K_WARPS warps slice K. Each warp copies its k-tiles (16 rows of 128 bytes of quants, with
-// their scales) to shared memory with a ring of RING stages in flight, for which only the warp itself waits; the first copies
-// start before the dependency wait. The sum of a block of 32 elements is an exact integer and is scaled by itself; activations
-// are in memory in MMA fragment order (`quantize.cu`) and come through L1.
+// A block computes tiles of 16 rows; its K_WARPS warps slice K (sliced-K). Each warp copies its k-tiles (16 rows of 128 bytes
+// of quants, with their scales and mins) to shared memory by cp.async, through a ring of RING stages of its own, so that a warp
+// waits for no other warp's copies. The first copies start before the dependency wait. The integer sum of a block of 32
+// elements is exact, and each such sum is scaled separately. Activations are in memory in the layout of mma B fragments
+// (`quantize.cu`) and are loaded through L1.
 //
 // Before: 8 rows in the manner of a GEMV, with int8 dot products (Llama-8B Q4_0, 8 sequences: 6.1 ms a tick on an H200).
 // v1: one warp tile of 16 rows at a time, 8 warps, one block an SM: 4.2 ms.
-// v2: two blocks an SM (2.9 ms; three blocks 3.4, 16 warps 3.2, four k-tiles in flight 3.0).
-// v3: the reduction needs a tenth of the shared memory: no change by itself. With the attention of that day 2.6 ms.
-// More rows use `gemm_skinny.cu`: this kernel with a second warp tile at once, which reads each activation half as often, and up to 64
-// tokens took 5.6 ms for 32 sequences, since the sums of each block of 32 are scaled for every token.
+// v2: two blocks an SM: 2.9 ms (three blocks an SM 3.4, 16 warps 3.2, four k-tiles in flight 3.0).
+// v3: the reduction needs a tenth of the shared memory: no change by itself. With the attention kernel of that day 2.6 ms.
+// More rows use `gemm_skinny.cu`. A version of this kernel for up to 64 tokens, with a second warp tile at once so that it read
+// each activation half as often, took 5.6 ms for 32 sequences, because the sum of each block of 32 is scaled separately for
+// every token.
 
-#define MAGIC 0x4b400000  // 1.5 * 2^23 as bits: an integer added to it is in the low bits of the float
+#define MAGIC 0x4b400000  // bits of the float 1.5 * 2^23: an int accumulator that starts there reads as the float 1.5 * 2^23 + sum
 
-// A k-tile in the shared memory of a warp.
+// A k-tile in a shared-memory stage of a warp: quants [16][K_TILE_ROW bytes], then f16 scales [16][SCALES], then f16 mins
+// likewise.
 #define K_TILE_ROW 144  // 128 bytes, padded against bank conflicts
 template <class W> struct KTile;
 template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>> {
@@ -44,7 +47,8 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<P
         }
     }
 
-    // acc += a k-tile times eight tokens.
+    // acc += a k-tile times eight tokens; acc is an mma C fragment: weight rows lane / 4 and lane / 4 + 8, tokens lane % 4 * 2
+    // and + 1.
     DEVICE static void mma(const u8* at, const u32* x, const float* meta, u32 k_tile, float (&acc)[4]) {
         const u32 lane = lane_index(), g = lane / 4, t = lane % 4;
         const int each = 32 / GROUP;  // scales of a block
@@ -101,13 +105,14 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<P
     }
 };
 
-// The tiles of outputs whose products have one form, flattened, each of 16 rows of WARP_TILES weights: `find(i, s, row0, n)` gives
-// the weight of warp tile s of tile i, its first row and the weight's rows; `finish(i)` makes the outputs whose sums lie in
-// `partials`.
-#define PARTIAL_ROW 20  // rows of a warp tile, and what keeps tokens apart in their banks
+// A grouped problem: the tiles of all outputs that have WARP_TILES products of one format, numbered through. A tile has 16 rows
+// of each of these products' weights. `find(i, s, row0, n)` returns the weight of warp tile s of tile i, and sets row0 to the
+// first row of that warp tile and n to the number of rows of the weight. `finish(i)` computes the outputs of tile i from the
+// sums in `partials`.
+#define PARTIAL_ROW 20  // stride of a token's partial sums: 16 rows of a warp tile, padded against bank conflicts
 template <class W, int WARP_TILES> struct WeightStream {
     typedef KTile<W> P;
-    static const int EACH = (P::COUNT + K_WARPS - 1) / K_WARPS;  // k-tiles of a row that a warp has
+    static const int EACH = (P::COUNT + K_WARPS - 1) / K_WARPS;  // k-tiles of a row for each warp
     u32 first, count, warp;
     u8* ring;
 
@@ -150,7 +155,7 @@ template <class W, int WARP_TILES> struct WeightStream {
     }
 };
 
-// The sum over a block's warps of a row of a warp tile.
+// Reduces the sliced-K partial sums of one row of a warp tile and one token over the block's warps.
 DEVICE float reduce_partials(const float* partials, u32 warp_tile, u32 token, u32 row) {
     float sum = 0;
 #pragma unroll

@@ -2,17 +2,17 @@
 
 use super::*;
 
-/// Rows of a tile.
+/// Rows of a weight in a tile.
 const TILE: usize = 16;
 /// Tokens of a tile.
 const EIGHT: usize = 8;
-/// Pieces of a warp that are under way or in use.
+/// Shared-memory stages of a warp's ring: one k-tile is in use while the others are in flight.
 const RING: usize = 3;
-/// Thread blocks of an SM.
+/// Thread blocks that are resident on an SM.
 const RESIDENT: usize = 2;
 
 impl Cuda<'_> {
-    /// The lowering; none where not all weights are quantized, or have an odd number of scales.
+    /// The lowering; none if a weight is not multiplied in int8, or its rows have an odd number of scales.
     pub(super) fn gemm_int8_mma(&self) -> Option<Lowering> {
         let k = self.k();
         let fits = |p: &Product| p.int8 && p.planes.is_some_and(|s| (k / s.group).is_multiple_of(2));
@@ -28,12 +28,13 @@ impl Cuda<'_> {
         Some(Lowering::Steps { launches, scratch })
     }
 
-    /// Words for each block and token: more where a weight has scales for 16.
+    /// Words of `META` for each block of 32 and token: two more if a weight has groups of 16.
     fn meta_words(&self) -> usize {
         if self.products.iter().any(|p| p.planes.is_some_and(|s| s.group == 16)) { 4 } else { 2 }
     }
 
-    /// Activations, normed and rounded, to the scratch slots: 8-bit quants' order, 4-bit quants' order, scales and sums.
+    /// Norms and quantizes the activations into three scratch slots: fragments for 8-bit weights, fragments for 4-bit weights,
+    /// scales and sums.
     fn quantize(&self, [q, eo]: [bool; 2], made: Expr) -> Launch {
         let (op, site, k) = (self.op, self.site, self.k());
         let threads = k.div_ceil(8).next_multiple_of(32).min(512);
@@ -62,7 +63,7 @@ impl Cuda<'_> {
         if !self.set_operands(&mut unit) {
             return None;
         }
-        // Outputs whose products have one form are one grouped problem.
+        // Outputs that have equally many products, all of one format, are one grouped problem.
         let form = |o: usize| {
             let used = op.products_of(&op.outputs[o]);
             let first = self.products[used[0]].planes;

@@ -1,68 +1,78 @@
-// Skinny GEMM: matmul of 9 to 64 rows whose weights are quantized. Weights stream once from memory, past activations that stay in
-// shared memory.
+// Skinny GEMM: matmul of 9 to 64 rows with quantized weights. Each tile of 32 tokens streams the weights from memory once,
+// while its activations stay in shared memory.
 //
-// A warp tile is 16 rows of a weight; a unit of outputs has one warp tile of each of its products. A block has WARP_TILES warp tiles,
-// distributed over its N warps so that each scheduler of an SM gets as many as the others. K_WARPS warps slice K inside the block
-// (sliced-K, round-robin over k-tiles), the CLUSTER blocks of a cluster split K across blocks (split-K), and all partial sums are
-// reduced at the end. A k-tile is 128 bytes of quants of each row. One k-tile is in flight (cp.async) to the warp's
-// shared-memory stage while the one before it is in registers; a lane dequantizes whole blocks of 32 of one row to 16 bits, so each
-// block has its own scale. Activations of 8 * NT tokens are in shared memory in MMA fragment layout (`half.cuh`), which
-// their producer or `convert.cu` wrote: all at once, or in phases of PHASE k-tiles a warp, and only between phases do warps wait
-// for each other. The first weights are requested before the dependency wait. More than 32 tokens take more blocks. A quant times
-// its scale that exceeds f16 becomes infinite here; other kernels clamp it to the largest f16.
+// A warp tile is 16 rows of a weight. A unit is 16 rows of an output and has one warp tile for each product of that output. A
+// block computes WARP_TILES warp tiles, distributed over its N warps so that the schedulers of an SM get as equal shares as
+// possible. Inside a block, K_WARPS warps slice K (sliced-K, round-robin over k-tiles); across blocks, the CLUSTER blocks of a
+// cluster split K (split-K). All partial sums are reduced at the end, those of other blocks through distributed shared memory.
 //
-// Times of gate and up of Llama-8B Q4_0 for 32 rows, 66 MB, one after the other on an H200; their bytes take 16 us. Ticks are
-// of 32 sequences at 300 positions.
+// A k-tile is 128 bytes of quants of each row. One k-tile is in flight (cp.async) to the warp's shared-memory stage while the
+// k-tile before it is in registers. A lane dequantizes whole blocks of 32 elements of a row to 16 bits, so that it needs few
+// scales: one or two for each block.
+//
+// Activations of 8 * NT tokens are in shared memory in MMA fragment layout (`half.cuh`), in which their producer or
+// `convert.cu` wrote them. Where they do not fit at once, they are copied in phases of PHASE k-tiles a warp, and only between
+// phases do the warps of a block wait for each other. The first k-tiles are requested before the dependency wait. More than 32
+// tokens take a second block, or cluster, for each tile of weights. Where a quant times its scale exceeds the range of f16, the
+// product becomes infinite here; other kernels clamp it to the largest f16.
+//
+// Times below are of gate and up of Llama-8B Q4_0 for 32 rows (66 MB of weights), launched one after the other on an H200,
+// where reading these bytes takes 16 us. Ticks are of 32 sequences at 300 positions.
+//
 // Before: int8 mma with a scale for each block of 32, as `gemm_int8_mma.cu` does for up to 8 rows: 60 us.
-// v1: 64 bytes of a row at a time through a ring of stages with activations beside them, a barrier every 128 columns, clusters of
-//     eight (only 15 of which fit the device): 52 us.
-// v2: 128 bytes of a row at a time; the mask of quants hidden from the compiler, which had rebuilt it for every word (a sixth of all
-//     instructions); sums accumulated four at a time: 38 us. Spreading the copies between the mma instructions brought nothing.
-// v3: weights loaded to registers, all activations at once: 34.9 us; requesting whole L2 lines: 33.5 us. A tick: 5.6 ms before,
-//     3.81 ms with this and `attention/decode_batched.cu`.
-// v4: k-tiles to shared-memory stages: a load to registers touches an L1 line for each of its eight rows, for quants and scales
-//     alike, and leaving out the loads of scales alone saved 3 us. Sixteen warps with one or two warp tiles, seven a
-//     scheduler, instead of fourteen warps with two, which left two schedulers with four warps: together 30.5 us, down
-//     24.7 -> 21.7 us, head 140 -> 133 us; a tick 3.50 ms.
-// v5: copies of activations at fixed distances, epilogue operands loaded before the partials of other blocks: a tick 45 us less.
-//     Activations and outputs in MMA fragment layout: two dispatches a layer and 176 us less (`convert.cu` then loaded the norm's weight
-//     before its inputs: 82 us). The code for more than 16 rows placed in front of the code for fewer: 55 us less, although chains
-//     of this kernel take as long as before: a tick fetches instructions from memory, since its weights push them out of the caches.
-// What did not help: three or four k-blocks in flight in registers (37 and 45 us), three warp tiles for each of twelve warps (31.7 us),
-// four (37 us), one instruction for zero point and scale (36 us), wgmma (tensor cores of four warps together, factors in
-// registers: without loading weights 27 us instead of 37, but with them 36 to 43 us, with weights through a ring in shared
-// memory 36 us); a barrier for each quarter of the activations, so that work begins earlier (1.7 us more); bulk prefetch of
-// weights to L2 (all: 38 us, half: 35 us) or two k-tiles ahead (31.1 us); dequantizing ahead of the mma instructions, in
-// program order or for all warp tiles at once; a block's own partials kept out of distributed shared memory.
-// What is left: 9.0 of the 30.5 us remain without weights and products: launch 1.4, reduction and epilogue 4.5 (1.4 of them for
-// the partials of the other block), activations 1.7, the first k-tile 1.3. The rest is mma, one of 16 x 8 x 16 in ten cycles of a
-// scheduler, with dequantization in between; without dequantization the whole takes 29.8 us, without loads 28.7, without both 24.7.
+// v1: 64 bytes of each row at a time through a ring of shared-memory stages that also held the activations of those columns, a
+//     barrier every 128 columns, clusters of eight blocks (of which the device holds only 15 at once): 52 us.
+// v2: 128 bytes of each row at a time; the mask that extracts quants hidden from the compiler, which had materialized the
+//     constant anew for every word (a sixth of all instructions); sums accumulated four at a time: 38 us. Interleaving the
+//     copies with the mma instructions brought nothing.
+// v3: weights loaded straight to registers, all activations copied at once: 34.9 us; with loads that request whole L2 lines:
+//     33.5 us. A tick: 5.6 ms before, 3.81 ms with this and `attention/decode_batched.cu`.
+// v4: k-tiles by cp.async to shared-memory stages. A load to registers touches an L1 line for each of its eight rows, for
+//     quants and scales alike; leaving out the loads of scales alone saved 3 us. Sixteen warps with one or two warp tiles,
+//     seven warp tiles a scheduler, instead of fourteen warps with two, which left two schedulers with four warps: together
+//     30.5 us, down 24.7 -> 21.7 us, head 140 -> 133 us; a tick 3.50 ms.
+// v5: activations copied at constant strides, epilogue operands loaded before the partial sums of other blocks: a tick 45 us
+//     less. Activations and outputs in MMA fragment layout: two dispatches a layer fewer and 176 us less (`convert.cu` then
+//     loaded the norm's weight before its inputs: 82 us). The code for more than 16 rows placed in front of the code for fewer:
+//     55 us less, although chains of this kernel take as long as before: in a tick, instructions are fetched from memory, since
+//     its weights evict them from the caches.
+// What did not help: three or four k-blocks in flight in registers (37 and 45 us); three warp tiles for each of twelve warps
+// (31.7 us), or four (37 us); one instruction for zero point and scale (36 us); wgmma (a warpgroup of four warps, weights as
+// the operand in registers: without loads of weights 27 us instead of 37, but with them 36 to 43 us, and with weights through a
+// ring of shared-memory stages 36 us); a barrier for each quarter of the activations, so that work begins earlier (1.7 us
+// more); bulk prefetch of weights to L2 (all: 38 us, half: 35 us) or two k-tiles ahead (31.1 us); dequantizing ahead of the mma
+// instructions, in program order or for all warp tiles at once; a block's own partial sums read without distributed shared
+// memory.
+// What is left: of the 30.5 us, 9.0 remain without weights and products: launch 1.4, reduction and epilogue 4.5 (1.4 of them
+// for the partial sums of the other block), activations 1.7, the first k-tile 1.3. The rest is mma.sync, one of 16 x 8 x 16 in
+// ten cycles of a scheduler, with dequantization in between. The whole kernel takes 29.8 us without dequantization, 28.7
+// without loads of weights, and 24.7 without both.
 
-// Outputs of a unit, which has a warp tile of 16 rows of each of its products.
+// Rows of a unit of outputs, as many as a warp tile has.
 #define UNIT 16
-// A block's partial sums: [K_WARPS][tokens][PARTIAL_ROW], warp tiles side by side.
+// Row stride of a block's partial sums [K_WARPS][tokens][PARTIAL_ROW], which has all warp tiles side by side and is padded.
 #define PARTIAL_ROW (WARP_TILES * 16 + 4)
 
 DEVICE u32 word_of(const uint4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y : i == 2 ? v.z : v.w; }
 
-// The M (one or two) warp tiles of a warp: one k-tile of each is in flight to a shared-memory stage while the k-tile before it is in
-// registers.
+// The M (one or two) warp tiles of a warp: one k-tile of each is in flight to a shared-memory stage while the k-tile before it
+// is in registers.
 template <class W, int M> struct WarpTiles;
 template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct WarpTiles<Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>, M> {
     // k-blocks of 128 columns in a k-tile.
     static const int K_BLOCKS = 8 / BITS;
     static const u32 ROW_BYTES = K / 8 * BITS, SCALE_BYTES = K / GROUP * 2, TILE_SCALES = 1024 / BITS / GROUP * 2;
     static const int SCALES = 32 / GROUP;
-    // Bytes of scales that are copied at once.
+    // Bytes of scales of one copy: the widest one that the alignment of a row of scales allows.
     static const u32 COPY = SCALE_BYTES % 16 == 0 && TILE_SCALES % 16 == 0 ? 16 : SCALE_BYTES % 8 == 0 ? 8 : SCALE_BYTES % 4 == 0 ? 4 : 2;
-    // Stage of a warp tile: quants [row][128], swizzled so that even and odd rows cause no bank conflict; then the scales, and the
-    // mins, [row][TILE_SCALES].
+    // Stage of a warp tile: quants [row][128], swizzled so that even and odd rows cause no bank conflict; then the scales, and
+    // the mins, [row][TILE_SCALES].
     static const u32 STAGE_BYTES = 16 * (128 + TILE_SCALES * (HAS_MIN ? 2 : 1)), SWIZZLE = BITS == 4 ? 4 : 1;
     const u8 *quants[M], *scales[M], *mins[M];
     u32 row0[M], n[M];
     u8* stage;
 
-    // Slab m has rows r .. of a weight of `rows` rows.
+    // Warp tile m gets the 16 rows from row r of a weight of `rows` rows.
     DEVICE void set(int m, const Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>& w, u32 r, u32 rows) {
         quants[m] = w.quants, scales[m] = w.scales, mins[m] = w.mins, row0[m] = r, n[m] = rows;
     }
@@ -72,7 +82,8 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
         if (COPY == 4) cp_async4(to, from);
         if (COPY == 2) *(u16*)to = stream2(from);
     }
-    // What lies beyond a row's end is the beginning of it: activations are zero there.
+    // Starts the copies of a k-tile of each warp tile to the stage. Beyond the end of a row they read its beginning instead,
+    // whose products do not count, since the activations of these columns are zero.
     DEVICE void ask(u32 k_tile) const {
         const u32 lane = lane_index();
 #pragma unroll
@@ -98,7 +109,8 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
         }
     }
 
-    // 128 columns of the warp tiles: what a lane holds of them, of rows lane / 4 and lane / 4 + 8 of each.
+    // A lane's registers of a k-block (128 columns): of rows lane / 4 and lane / 4 + 8 of each warp tile, 32 adjacent elements
+    // with their scales and mins.
     struct KBlock {
         uint4 quants[M][2][BITS / 4];
         u16 scale[M][2][SCALES], group_min[M][2][SCALES];
@@ -128,8 +140,8 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
         }
     }
 
-    // Weights j * 8 .. of a lane's block as the pairs (0, 4), (1, 5), (2, 6), (3, 7). `mask` is 0x000f000f, got in a
-    // way that the compiler does not see through: it would make the number anew each time.
+    // Dequantizes elements j * 8 .. j * 8 + 8 of a lane's block of 32 to 16-bit pairs (0, 4), (1, 5), (2, 6), (3, 7). `mask` is
+    // 0x000f000f, computed at run time: as a constant, the compiler would materialize it again for each use.
     DEVICE static void dequantize(const uint4 (&quants)[BITS / 4], int j, u32 scale, u32 group_min, u32 mask, u32 (&p)[4]) {
         const u32 a = word_of(quants[BITS == 4 ? 0 : j / 2], BITS == 4 ? j : j % 2 * 2);
         const u32 b = word_of(quants[BITS == 4 ? 0 : j / 2], BITS == 4 ? j : j % 2 * 2 + 1);
@@ -144,7 +156,9 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
             return;
         }
         if (BITS == 4) {
-            // As the last bits of 1024, and of 1024 sixteen times as large.
+            // The quant becomes the low mantissa bits of the f16 number 1024, which then is 1024 + quant, or 1024 + 16 * quant
+            // where the quant is in bits 4 to 7. The subtraction, or the multiply-add by 1 / 16, removes 1024 and the zero
+            // point.
             const u32 low = 0x64006400 + ZERO * 0x10001, high = 0xd400d400 + ZERO * 0x100010;
 #pragma unroll
             for (int i = 0; i < 2; i++) {
@@ -153,7 +167,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
                 p[i * 2 + 1] = fma_pairs((v & mask << 4) | 0x64006400, 0x2c002c00, high);
             }
         } else {
-            // As the last bits of 1024 + 128.
+            // The quant plus 128 becomes the low mantissa bits of the f16 number 1024; the subtraction removes 1024 + 128.
             const u32 u = a ^ 0x80808080, v = b ^ 0x80808080;
 #pragma unroll
             for (int i = 0; i < 2; i++) {
@@ -166,7 +180,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
         for (int i = 0; i < 4; i++) p[i] = HAS_MIN ? fma_pairs(p[i], scale, group_min) : mul_pairs(p[i], scale);
     }
 
-    // acc += a k-block times the tokens of NT tiles of eight.
+    // acc += a k-block times the activations of NT tiles of eight tokens.
     template <int NT> DEVICE static void mma(const KBlock& w, const u8* x, u32 mask, float (&acc)[M][NT][4]) {
 #pragma unroll
         for (int j = 0; j < 4; j++) {
@@ -200,8 +214,8 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
     }
 };
 
-// A block's range of K: k-tiles first .. end, each of TILE_BLOCKS k-blocks, and their activations: tokens from t0, in phases of PHASE
-// k-tiles a warp, of which BUFFERS are in shared memory.
+// A block's range of K, which is k-tiles first .. end of TILE_BLOCKS k-blocks each, and the activations of that range: tokens
+// from t0, copied in phases of PHASE k-tiles a warp, of which shared memory holds BUFFERS.
 template <int NT, int PHASE, int BUFFERS, int TILE_BLOCKS> struct Share {
     u32 first, end, t0, tiles;
     u8* shared;
@@ -209,14 +223,17 @@ template <int NT, int PHASE, int BUFFERS, int TILE_BLOCKS> struct Share {
 
     DEVICE u32 rounds() const { return (end - first + K_WARPS - 1) / K_WARPS; }
     DEVICE u32 phases() const { return (rounds() + PHASE - 1) / PHASE; }
-    // A warp copies a quarter of a tile of many k-blocks, 512 bytes at a time; clusters begin at different places.
+    // Starts the copies of a phase. A warp copies, for one tile of eight tokens, a fixed quarter (512 bytes) of each k-block in
+    // a quarter of the phase's k-blocks. Clusters start with different quarters of the k-blocks, so that they do not all read
+    // the same lines at once.
     DEVICE void ask(const Args& A, u32 phase) const {
         const u32 all = K_WARPS * PHASE * TILE_BLOCKS, each = (all + 3) / 4, lane = lane_index();
         const u32 begin = (first + phase * (K_WARPS * PHASE)) * TILE_BLOCKS, there = min(min(end * TILE_BLOCKS, K_BLOCKS) - begin, all);
         u8* to = shared + phase % BUFFERS * BYTES + lane * 16;
         for (u32 u = warp_index(); u < NT * 16; u += WARPS) {
             const u32 n = u / 4 % NT, quarter = u % 4, of = (u / (NT * 4) + block_index() / CLUSTER) % 4 * each;
-            // Tiles beyond the last are made as well, of the last one's numbers: nobody stores them.
+            // Tiles of tokens beyond the last are computed as well, from the last tile's activations; their results are not
+            // stored.
             const u32 eight = min(t0 / 8 + n, tiles - 1);
             const u8* from = (const u8*)ROUNDED + (size_t)(eight * K_BLOCKS + begin) * 2048 + quarter * 512 + lane * 16;
             u8* there_to = to + n * 2048 + quarter * 512;
@@ -226,8 +243,8 @@ template <int NT, int PHASE, int BUFFERS, int TILE_BLOCKS> struct Share {
     }
 };
 
-// The products of a warp with M warp tiles, left in shared memory. `find(unit, product, row0, n)` gives the weight, its first row
-// and the weight's rows.
+// Computes the M warp tiles of a warp and leaves their partial sums in shared memory. `find(unit, product, row0, n)` returns
+// the weight of a product, and sets row0 to the first row of the unit and n to the number of rows of the weight.
 template <class W, int PRODUCTS, int M, int NT, int PHASE, int BUFFERS, int TILE_BLOCKS, class Find>
 DEVICE void products(const Args& A, const Find& find, const Share<NT, PHASE, BUFFERS, TILE_BLOCKS>& share, u32 tile, u32 units, u32 warp_tile0) {
     typedef WarpTiles<W, M> Mine;
@@ -267,7 +284,8 @@ DEVICE void products(const Args& A, const Find& find, const Share<NT, PHASE, BUF
     for (u32 i = 0; i < rounds; i++) {
         const u32 phase = i / PHASE;
         if (i % PHASE == 0) {
-            // Everyone's part of this phase is there, and nobody reads the one before it any more.
+            // After this barrier, every thread's copies of this phase have arrived, and no warp reads the phase before it any
+            // more: its buffer may be refilled.
             if (phase == 0) {
                 cp_async_wait<BUFFERS>();
             } else {
@@ -285,7 +303,7 @@ DEVICE void products(const Args& A, const Find& find, const Share<NT, PHASE, BUF
                 Mine::template mma<NT>(held[q], x + q * (NT * 2048), mask, acc);
             }
         }
-        // The last are asked for again, to no purpose, rather than with a branch.
+        // Near the end the last k-tile is copied again without being used, which avoids a branch.
         cp_async_wait<0>();
         __syncwarp();
         mine.take(held);
@@ -307,7 +325,8 @@ DEVICE void products(const Args& A, const Find& find, const Share<NT, PHASE, BUF
     }
 }
 
-// Eight elements of an operand from column `row` of n.
+// Loads eight elements of an operand, of which p is the first, in column `row` of n; elements beyond n are zeros. WHOLE: n is a
+// multiple of eight, and the loads are of 16 bytes.
 template <bool WHOLE> DEVICE void eight(const float* p, u32 row, u32 n, float (&v)[8]) {
 #pragma unroll
     for (u32 i = 0; i < 8; i += WHOLE ? 4 : 1) {
@@ -320,7 +339,7 @@ template <bool WHOLE> DEVICE void eight(const float* p, u32 row, u32 n, float (&
     }
 }
 
-// The sums of eight elements over a block's warps and a cluster's blocks.
+// Reduces eight adjacent elements over the K warps of each block and the blocks of the cluster, in a fixed order.
 template <int NT> DEVICE void reduce_partials(const float* partials, float (&sums)[8]) {
 #pragma unroll
     for (int i = 0; i < 8; i++) sums[i] = 0;
@@ -338,8 +357,8 @@ template <int NT> DEVICE void reduce_partials(const float* partials, float (&sum
     }
 }
 
-// One tile of outputs whose products have one form, for tokens from t0. `finish(unit, r, t, sums)` makes outputs r .. r + 7
-// of a unit for a token.
+// Computes one tile of a grouped problem, that is of outputs that have PRODUCTS products of one format, for tokens from t0.
+// `finish(unit, r, t, sums)` computes rows r .. r + 7 of a unit for token t.
 template <class W, int PRODUCTS, int NT, int PHASE, int BUFFERS, class Find, class Finish>
 DEVICE void run(const Args& A, const Find& find, const Finish& finish, u32 tile, u32 units, u32 t0, u32 rows, u8* shared) {
     const u32 n_warp = warp_index() / K_WARPS, rank = CLUSTER == 1 ? 0 : block_index() % CLUSTER;
@@ -347,7 +366,7 @@ DEVICE void run(const Args& A, const Find& find, const Finish& finish, u32 tile,
     Share<NT, PHASE * K_TILE_BLOCKS / TILE_BLOCKS, BUFFERS, TILE_BLOCKS> share;
     share.first = share.K_TILES * rank / CLUSTER, share.end = share.K_TILES * (rank + 1) / CLUSTER;
     share.t0 = t0, share.tiles = (rows + 7) / 8, share.shared = shared;
-    // FULL warps have MOST warp tiles, the others one less.
+    // The first FULL N warps have MOST warp tiles, the others one fewer.
     if (FULL == WARPS / K_WARPS || n_warp < FULL) {
         products<W, PRODUCTS, MOST>(A, find, share, tile, units, n_warp * MOST);
     } else {
@@ -374,7 +393,7 @@ KERNEL {
     extern __shared__ uint4 dynamic[];
     const Args A = ARGS;
     allow_next();
-    // Neighbours share a tile of weights.
+    // Adjacent clusters share a tile of weights, so that the later of them can find it in L2.
     const u32 rows = ROWS, token_tiles = (rows + 31) / 32, tile = block_index() / CLUSTER / token_tiles;
     if (tile >= TILES) {
         wait_for_inputs();

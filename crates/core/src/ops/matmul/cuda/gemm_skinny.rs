@@ -1,28 +1,28 @@
-//! Matmul of 9 to 64 rows whose weights are quantized, in 16-bit numbers: see `convert.cu` and `gemm_skinny.cu`. Activations that their
-//! producer writes in MMA fragment layout ([`onetrip_ir::tensor::Role::MmaFragment`]) are not converted again.
+//! Matmul of 9 to 64 rows with quantized weights and 16-bit factors: see `convert.cu` and `gemm_skinny.cu`. Activations that
+//! their producer writes in MMA fragment layout ([`onetrip_ir::tensor::Role::MmaFragment`]) are not converted again.
 
 use super::gemm_f16::dtype;
 use super::*;
 use crate::codegen::cuda::{HALF, TENSOR};
 use crate::precision::Rounding;
 
-/// Rows of a warp tile, which a warp multiplies at once; a unit of outputs has a warp tile of each of its products.
+/// Rows of a warp tile, as many as an mma has; a unit of outputs has one warp tile for each of its products.
 const WARP_TILE: usize = 16;
-/// Products of an output at most.
+/// Most products of an output.
 const MOST_PRODUCTS: usize = 2;
 /// Columns of a k-block.
 const K_BLOCK: usize = 128;
-/// Tiles of eight tokens that kernels are made for: up to 16 rows, and more.
+/// Tiles of eight tokens in a block: the kernel has one path for up to 16 rows and one for more.
 const TILES: [usize; 2] = [2, 4];
-/// Bytes of a k-block of eight tokens.
+/// Bytes of the 16-bit activations of eight tokens in one k-block.
 const TOKENS: usize = 8 * K_BLOCK * 2;
-/// Warp tiles of a warp at most, and warps of a block: registers hold no more.
+/// Most warp tiles of a warp, and most warps of a block: more would not fit the register file.
 const MOST_WARP_TILES: usize = 2;
 const MOST_WARPS: usize = 16;
-/// Schedulers of an SM: warp i is the business of number i % SCHEDULERS.
+/// Warp schedulers of an SM: warp i of a block runs on scheduler i % SCHEDULERS.
 const SCHEDULERS: usize = 4;
 
-/// Outputs whose products have one form.
+/// A grouped problem: outputs that have equally many products, all of one format.
 struct Problem {
     form: PlaneSpec,
     /// Products of an output.
@@ -30,9 +30,9 @@ struct Problem {
     outputs: Vec<usize>,
 }
 
-/// Shape of a block: warp tiles, N warps that share them, K warps, blocks of a cluster; for each of [`TILES`] the k-tiles of a warp
-/// in a phase of activations and the phases in shared memory at once; where the stages of weights begin in shared memory,
-/// and the bytes of it in all.
+/// Shape of a block: warp tiles, N warps that share them, K warps that slice K, and blocks of a cluster. For each of [`TILES`]:
+/// the k-tiles of a warp in a phase of activations, and the phases that shared memory holds at once. `stages_at` is the byte
+/// offset at which the weights' shared-memory stages begin, and `shared` all bytes of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Shape {
     warp_tiles: usize,
@@ -50,14 +50,14 @@ impl Shape {
         self.warp_tiles.div_ceil(self.n_warps)
     }
 
-    /// Warps side by side that have as many warp tiles as any; the others have one less.
+    /// N warps that have [`Shape::most`] warp tiles; the others have one fewer.
     fn full(&self) -> usize {
         self.warp_tiles - self.n_warps * (self.most() - 1)
     }
 }
 
 impl Cuda<'_> {
-    /// The steps; none where a weight is not quantized, or a tree has more than two products.
+    /// The lowering; none if a weight is not quantized, or a tree has more than two products or products of different formats.
     pub(super) fn gemm_skinny(&self, half: Rounding) -> Option<Lowering> {
         let (op, site) = (self.op, self.site);
         self.places()?;
@@ -76,7 +76,7 @@ impl Cuda<'_> {
                 None => problems.push(Problem { form, products: used.len(), outputs: vec![o] }),
             }
         }
-        // A place among the quants has 32 bits.
+        // The kernel computes byte offsets into the planes in 32 bits.
         let w0 = op.first_weight();
         let too_large = |p: usize| site.ins[w0 + p].bytes().constant().is_none_or(|b| b >= 1 << 32);
         if (0..op.products).any(too_large) {
@@ -103,7 +103,8 @@ impl Cuda<'_> {
         Some(Lowering::Steps { launches: vec![self.convert_rows(half, true), skinny_launch], scratch })
     }
 
-    /// The type of inputs and outputs in MMA fragment layout. Padding columns would have to be zeros, so there must be none.
+    /// Whether values in MMA fragment layout are only x without a norm and outputs, of the factors' type and with whole
+    /// k-blocks: padding columns would have to be zeros, so there must be none.
     fn fits_fragment_layout(&self, half: Rounding) -> bool {
         let fits = |s: &Sig| !s.is_mma_fragment() || s.dtype == dtype(half) && s.width.is_multiple_of(K_BLOCK);
         let (x, others) = (&self.site.ins[0], &self.site.ins[1..]);
@@ -135,7 +136,8 @@ impl Cuda<'_> {
                 let sums: String = (0..used.len())
                     .map(|p| format!("float p{p}[8]; reduce_partials<NT>(sums + {}, p{p});\n", p * WARP_TILE))
                     .collect();
-                // Operands are asked for before the sums, which come from other blocks.
+                // The loads of operands are issued before the reduction, which reads partial sums of other blocks and takes
+                // longer.
                 let (mut operands, whole) = (String::new(), n.is_multiple_of(8));
                 for l in op.outputs[o].leaves().into_iter().filter(|l| !used.contains(l)) {
                     let row = if site.ins[w0 + l].rows.constant() == Some(1) {
@@ -205,21 +207,21 @@ impl Cuda<'_> {
     }
 }
 
-/// What the grouped problems of a matmul mean to its shape.
+/// The work from which [`shape`] chooses.
 struct Work {
-    /// Pieces of a row.
+    /// k-blocks of a row.
     k_blocks: usize,
-    /// Pieces of a line of quants, the most of all grouped problems.
+    /// k-blocks of a k-tile, the most of all grouped problems.
     k_tile: usize,
-    /// Bytes of shared memory of a warp tile's line, the most of all grouped problems.
+    /// Bytes of a warp tile's shared-memory stage, the most of all grouped problems.
     stage: usize,
     /// Units of each grouped problem and products of a unit.
     problems: Vec<(usize, usize)>,
 }
 
-/// The block shape with the least estimated time, in µs, from single kernels measured on an H200 for 32 rows: for each k-block of a warp
-/// tile on a scheduler, each k-block of activations, each block, each further block of a cluster, each further K warp, and each
-/// warp.
+/// The block shape with the least estimated time. The constants are in µs, from single kernels measured on an H200 for 32 rows:
+/// for each k-block of a warp tile on a scheduler, each k-block of activations, each block, each further block of a cluster,
+/// each further K warp, and each warp.
 fn shape(work: &Work, caps: CudaCaps) -> Option<Shape> {
     const WARP_TILE_US: f64 = 0.225;
     const TOKENS_US: f64 = 0.1;
@@ -235,7 +237,7 @@ fn shape(work: &Work, caps: CudaCaps) -> Option<Shape> {
         if cluster > 1 && caps.sm < 90 || cluster > k_tiles || k_warps > share {
             continue;
         }
-        // Clusters of more than two lie within parts of the device that are no multiples of them.
+        // A cluster runs within one GPC. GPCs have no whole number of clusters of more than two blocks, so some SMs stay idle.
         let sms = caps.sms as usize;
         let places = if cluster > 2 { (sms * 10 / 11 / cluster).max(1) * cluster } else { sms };
         for most in 1..=MOST_WARP_TILES {
@@ -254,7 +256,7 @@ fn shape(work: &Work, caps: CudaCaps) -> Option<Shape> {
                     let busiest = (0..SCHEDULERS).map(busy).max().unwrap_or(0);
                     let blocks =
                         work.problems.iter().map(|(n, p)| (n * p).div_ceil(warp_tiles)).sum::<usize>() * cluster;
-                    // Few warps wait, and those that wait for phases.
+                    // Few warps hide less latency, and phases of activations add barriers.
                     let few = if n_warps * k_warps < 8 { 1.25 } else { 1.0 };
                     let idle = few * if shape.buffers.contains(&2) { 1.1 } else { 1.0 };
                     let block = BLOCK_US
@@ -273,12 +275,12 @@ fn shape(work: &Work, caps: CudaCaps) -> Option<Shape> {
     best.map(|(_, shape)| shape)
 }
 
-/// A shape whose phases fit shared memory of `most` bytes beside the stages of weights.
+/// The shape whose phases of activations fit shared memory of `most` bytes beside the stages of weights.
 fn cut(work: &Work, warp_tiles: usize, n_warps: usize, k_warps: usize, cluster: usize, most: usize) -> Option<Shape> {
     let rounds = work.k_blocks.div_ceil(work.k_tile).div_ceil(cluster).div_ceil(k_warps);
     let stages = n_warps * warp_tiles.div_ceil(n_warps) * k_warps * work.stage;
     let left = most.checked_sub(stages)?;
-    // All activations at once, or phases of which two are there.
+    // All activations at once, or phases that are double-buffered.
     let round = TILES.map(|t| k_warps * work.k_tile * t * TOKENS);
     let phase = round.map(|bytes| if rounds * bytes <= left { rounds } else { left / 2 / bytes });
     let buffers = phase.map(|p| if p == rounds { 1 } else { 2 });
@@ -307,7 +309,7 @@ mod tests {
         Work { k_blocks, k_tile: 2, stage: WARP_TILE * (128 + 16), problems: vec![(units, products)] }
     }
 
-    /// Warp tiles, warps side by side and along the columns, and cluster for 132 SMs.
+    /// Warp tiles, N warps, K warps and blocks of a cluster, as chosen for 132 SMs.
     fn chosen(k_blocks: usize, units: usize, products: usize) -> [usize; 4] {
         let caps = CudaCaps { sm: 90, sms: 132, shared: 227 << 10, ..CudaCaps::default() };
         let s = shape(&work(k_blocks, units, products), caps).unwrap();

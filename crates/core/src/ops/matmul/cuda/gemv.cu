@@ -1,28 +1,31 @@
-// GEMV: matmul of one row. Weights stream from memory to registers and meet activations that stay in registers.
+// GEMV: matmul of one row. Weights stream from memory to registers and are multiplied by activations that stay in registers.
 //
-// A block owns adjacent rows of the outputs. K_WARPS warps slice K along a row, each thread holding the activations of its
-// columns; WARP_GROUPS groups of such warps go through the rows with DEPTH rows in flight. The first rows are loaded before
-// the dependency wait, and the following ones are prefetched to L2. There is no reduction before the products: int8
-// activations do not depend on the norm's factor, which multiplies the sums at the end.
+// A block owns adjacent rows of the outputs. K_WARPS warps share a row and slice K (sliced-K); each thread holds the
+// activations of its columns. WARP_GROUPS such groups of warps take the rows in turn, each with the loads of DEPTH rows in
+// flight. The first rows are loaded before the dependency wait, and the following ones are prefetched to L2. The products need
+// not wait for the reduction of the norm, since its factor is the same for the whole row and multiplies the sums at the end;
+// the int8 quants of an activation do not depend on that factor.
 //
 // v1 (as `gemv_multi.cu`): activations in shared memory, a block reduction for the norm. Ticks on an H200: Qwen2.5-0.5B F16 759
 //     µs, Q4_0 551, Llama-8B Q4_0 1862.
-// v2: activations in registers, the norm's factor at the end, sums of several rows reduced together, residuals loaded early:
-//     615, 483, 1677 µs. Chains of one dispatch: q/k/v of the 0.5B in F16 3.0 to 1.8 µs, gate and up 7.6 to 5.6, down 4.6
-//     to 3.1; of Llama-8B in Q4_0 gate and up 19.2 to 16.8, down 13.5 to 11.2, head 78 to 64 (4.6 TB/s).
-// v3: grid and block shape by measurement (`cuda/gemv.rs`): one chunk a thread where rows are few; several small blocks an SM for
-//     long matrices of floats; no prefetch where a block has more than 100 KB. With attention at 4 to 5 µs in the
-//     place of 8: 493, 475, 1514 µs, Llama-8B Q8_0 2259.
+// v2: activations in registers, the norm's factor applied at the end, sums of several rows reduced together, residuals loaded
+//     early: 615, 483, 1677 µs. Chains of one dispatch: q/k/v of the 0.5B in F16 from 3.0 to 1.8 µs, gate and up from 7.6 to
+//     5.6, down from 4.6 to 3.1; of Llama-8B in Q4_0 gate and up from 19.2 to 16.8, down from 13.5 to 11.2, head from 78 to
+//     64 (4.6 TB/s).
+// v3: grid and block shape by measurement (`cuda/gemv.rs`): one chunk a thread where a block has few rows; several small blocks
+//     an SM for float matrices of many rows; no prefetch where a block's weights exceed 100 KB. With attention at 4 to 5 µs
+//     instead of 8: 493, 475, 1514 µs, Llama-8B Q8_0 2259.
 //
-// Tried and given up: registers limited for an occupancy of two blocks an SM (664 µs; they spill); weights through shared memory
-// with 50 to 140 KB of a block in flight (677 to 786, 540 to 632 and 1722 to 2155 µs: no faster by itself, and less overlap between
-// kernels: neighbours that want another split of L1 and shared memory wait for each other).
+// Tried and given up: a register limit for an occupancy of two blocks an SM (664 µs; registers spill); weights through shared
+// memory with 50 to 140 KB of a block in flight (677 to 786, 540 to 632 and 1722 to 2155 µs: it is no faster by itself, and
+// consecutive kernels overlap less, since kernels that need different splits of L1 and shared memory wait for each other).
 
-// The rows that a block has of products of one type, flattened: `find(i, row, at)` gives the weight of the i-th, its row
-// there, and where its sum goes.
+// A weight stream: the rows that a block owns of all products whose weights have one type, numbered through. `find(i, row, at)`
+// returns the weight of the i-th of them and sets `row` to its row in that weight and `at` to the index of its sum in the
+// partials.
 template <class W> struct WeightStream {
     static const int CHUNKS = K / W::ELEMENTS;
-    static const int EACH = (CHUNKS + 32 * K_WARPS - 1) / (32 * K_WARPS);  // chunks of a row that a thread has
+    static const int EACH = (CHUNKS + 32 * K_WARPS - 1) / (32 * K_WARPS);  // chunks of a row for each thread
     static const bool EXACT = CHUNKS % (32 * K_WARPS) == 0;
     typename W::Chunk ring[DEPTH][EACH];
 
@@ -42,7 +45,7 @@ template <class W> struct WeightStream {
 #pragma unroll
         for (int d = 0; d < DEPTH; d++) ask(find, d, warp_group + d * WARP_GROUPS, n, k_warp);
     }
-    // All rows, their sums over this warp's columns into `partials`.
+    // Goes through all rows of this warp group and stores their partial sums over this warp's columns in `partials`.
     template <class Find>
     DEVICE void run(const Find& find, const typename W::Mine (&mine)[EACH], u32 n, u32 warp_group, u32 k_warp, float* partials) {
         for (u32 base = warp_group; base < n; base += WARP_GROUPS * DEPTH) {
@@ -67,7 +70,8 @@ template <class W> struct WeightStream {
     }
 };
 
-// The norm's weight of this warp's columns: no kernel writes it, so it may be read early.
+// Loads the norm's weight for this thread's columns to registers. No kernel writes it, so this may happen before the dependency
+// wait.
 template <class W> DEVICE void hold_norm(const float* g, u32 k_warp, typename W::Mine (&mine)[WeightStream<W>::EACH]) {
 #pragma unroll
     for (int c = 0; c < WeightStream<W>::EACH; c++) {
@@ -75,7 +79,8 @@ template <class W> DEVICE void hold_norm(const float* g, u32 k_warp, typename W:
         if (NORM && WeightStream<W>::inside(k_warp, c)) mine[c] = W::mine(g, WeightStream<W>::chunk(k_warp, c));
     }
 }
-// This warp's columns of the row as floats, times the norm's weight; the sum of their squares without it.
+// Loads the activations of this thread's columns as floats and multiplies them by the norm's weight, which `mine` holds before.
+// Adds their squares, without that weight, to `squares`.
 template <class W>
 DEVICE void hold_floats(const float* row, u32 k_warp, typename W::Mine (&mine)[WeightStream<W>::EACH], float& squares) {
     typename W::Mine x[WeightStream<W>::EACH];
@@ -92,7 +97,7 @@ DEVICE void hold_floats(const float* row, u32 k_warp, typename W::Mine (&mine)[W
         mine[c] = x[c];
     }
 }
-// The same as quants, from shared memory.
+// Loads the quantized activations of this thread's columns from shared memory, where `quantize_row` stored them.
 template <class W> DEVICE void hold_quants(const X& x, u32 k_warp, typename W::Mine (&mine)[WeightStream<W>::EACH]) {
 #pragma unroll
     for (int c = 0; c < WeightStream<W>::EACH; c++) {
@@ -100,7 +105,7 @@ template <class W> DEVICE void hold_quants(const X& x, u32 k_warp, typename W::M
     }
 }
 
-// The sum over the K warps of a group.
+// Reduces the sliced-K partial sums of one row over the K warps of its warp group.
 DEVICE float warp_group_sum(const float* partials, u32 at) {
     float sum = 0;
 #pragma unroll
@@ -108,7 +113,8 @@ DEVICE float warp_group_sum(const float* partials, u32 at) {
     return sum;
 }
 
-// Eight elements of a thread at a time, for rounding.
+// The row in the registers of the block, as HELD vectors of eight adjacent elements a thread: the form that `quantize_int8`
+// takes.
 #define HELD ((K + 8 * THREADS - 1) / (8 * THREADS))
 struct Eights {
     float v[HELD][8];
@@ -125,7 +131,8 @@ struct Eights {
     }
 };
 
-// The row times the norm's weight, rounded, to shared memory; the sum of its squares.
+// Multiplies the row by the norm's weight, quantizes it to int8 and stores it in shared memory in the forms that the weights
+// need. Adds the squares of the row, without that weight, to `squares`.
 DEVICE void quantize_row(Eights& x, const Eights& g, const X& to, float& squares) {
 #pragma unroll
     for (int r = 0; r < HELD; r++) {
@@ -160,7 +167,7 @@ KERNEL {
     float* squares_of = partials + K_WARPS * PRODUCTS * BLOCK_ROWS;
     u8* q = (u8*)dynamic + ACTIVATIONS_AT;
     u8* eo = q + (NEED_Q ? K : 0);
-    // Sums first: they are read in pairs, and the scales may be an odd number.
+    // The sums come before the scales: they are read as pairs (8-byte aligned), and the number of scales may be odd.
     float* sum = (float*)(eo + (NEED_EO ? K : 0));
     const X view{0, q, eo, sum + K / 16, sum};
     if (group >= GRID_BLOCKS) {
@@ -191,7 +198,8 @@ KERNEL {
     float factor = 1;
     if (NORM) {
         float s = 0;
-        // A quantized row is read once by the block, any other once by each warp group.
+        // The squares of a quantized row are spread over all warps of the block. Otherwise each warp group holds the whole row,
+        // and the warps of one group suffice.
         for (int w = 0; w < (NEED_INT8 ? WARPS : K_WARPS); w++) s += squares_of[w];
         factor = 1.0f / sqrtf(s / (float)K + NORM_EPS);
     }

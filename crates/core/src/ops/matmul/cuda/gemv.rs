@@ -4,7 +4,7 @@ use super::*;
 
 /// Most warps of a block, where rows are few and where they are many.
 const WARPS: (usize, usize) = (28, 16);
-/// Rows of an SM that are few: all of them can be on their way at once.
+/// Up to so many rows for each SM, the loads of all rows can be in flight at once.
 const FEW: usize = 16;
 /// Bytes of a block's weights up to which the rows beyond those in registers are prefetched to L2.
 const FETCHED: usize = 100 * 1024;
@@ -23,7 +23,7 @@ impl Cuda<'_> {
         p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits) / 16
     }
 
-    /// None where threads would have to hold too much.
+    /// The launch shape; none if the activations do not fit the registers of the threads.
     fn gemv_cut(&self, units: usize) -> Option<GemvCut> {
         let (k, sms) = (self.k(), caps(self.site).sms as usize);
         let fits = |p: &Product| {
@@ -34,7 +34,8 @@ impl Cuda<'_> {
             return None;
         }
         let rows = (units * self.products.len() / self.site.outs.len()).div_ceil(units.min(sms));
-        // One chunk of activations a thread is quickest; many rows have two where that saves warps or sums.
+        // One chunk of activations a thread is fastest. With many rows, floats and 8-bit quants have two: fewer K warps share a
+        // row, and fewer partial sums are reduced.
         let wish = |p: &Product| {
             let each = if rows > FEW && p.planes.is_none_or(|s| s.bits == 8) { 2 } else { 1 };
             self.chunks(p).div_ceil(32 * each)
@@ -52,7 +53,7 @@ impl Cuda<'_> {
             });
         }
         if floats && k_warps <= 2 {
-            // Some small blocks wait less for each other than one large one.
+            // Several small blocks an SM lose less time in barriers than one large block.
             let (warp_groups, blocks) = if rows > 512 { (8 / k_warps, 2) } else { (4 / k_warps, 3) };
             return Some(GemvCut { k_warps, warp_groups, depth: 8, groups: units.min(sms * blocks) });
         }
@@ -67,7 +68,7 @@ impl Cuda<'_> {
         })
     }
 
-    /// The lowering; none where the form or the width of a weight has no such kernel.
+    /// The lowering; none if the format or the width of a weight does not suit this kernel.
     pub(super) fn gemv(&self) -> Option<Lowering> {
         let (op, site, k) = (self.op, self.site, self.k());
         let units: usize = site.outs.iter().map(|o| o.width).sum();
@@ -104,7 +105,8 @@ impl Cuda<'_> {
             }
             let count = list.iter().map(|p| format!("rows{p}")).collect::<Vec<_>>().join(" + ");
             begin += &format!("const u32 count{s} = {count};\n");
-            // The first stream begins before the inputs are there; one that follows finds its rows in the cache.
+            // The first stream starts its loads before the dependency wait. The rows of later streams are prefetched to L2,
+            // unless a block has more than `FETCHED` bytes.
             let make = format!("WeightStream<T{s}> s{s};\ns{s}.begin(find{s}, count{s}, warp_group, k_warp);\n");
             let late = if s == 0 { "" } else { &make };
             begin += if s == 0 { &make } else { "" };
@@ -113,7 +115,7 @@ impl Cuda<'_> {
                 format!("hold_quants<T{s}>(view, k_warp, mine{s})")
             } else {
                 norms += &format!("hold_norm<T{s}>(NORM_WEIGHT, k_warp, mine{s});\n");
-                // The sum of squares counts once.
+                // Every stream of floats sums the squares of the same row, so only one of these sums may be used.
                 let squares = if s == 0 && !any_int8 { "squares" } else { "twice" };
                 format!("hold_floats<T{s}>(X_IN, k_warp, mine{s}, {squares})")
             };
@@ -158,7 +160,8 @@ impl Cuda<'_> {
         Some(unit.lower(format!("matmul/{norm}gemv.{}", self.form()), groups.into(), op.cost(site)))
     }
 
-    /// The code that reads operands early, where a thread has one number at most, and the code that makes the outputs.
+    /// Two CUDA texts: the loads of operands that are issued before the products, which needs at most one output element for
+    /// each thread (`one`), and the computation of the outputs.
     fn gemv_outputs(&self, one: bool) -> (String, String) {
         let (mut early, mut outputs, mut most, mut begin) = (String::new(), String::new(), 0, 0);
         for (o, (tree, out)) in self.op.outputs.iter().zip(&self.site.outs).enumerate() {

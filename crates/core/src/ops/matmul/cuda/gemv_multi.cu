@@ -1,14 +1,17 @@
-// Matmul of up to 8 rows: the weights are read once, from their planes or as stored floats.
+// Multi-row GEMV: matmul of up to 8 rows that share one pass over the weights (planes, or floats as stored).
 //
-// A block stages its tokens' activations in shared memory (normed and rounded on the way), then its warps take units:
-// UNIT_ROWS rows of one output, all products of its tree, K_WARPS warps side by side along a row where there are fewer rows
-// than warps. Blocks own adjacent units, and ask for their weights before the kernel in front is done.
+// A block first stages the activations of its tokens in shared memory; the norm and the activation quantization happen on the
+// way there. Its warps then compute units. A unit is UNIT_ROWS rows of one output, with all products of that output's
+// expression tree. Where there are fewer rows than warps, K_WARPS warps share a unit and slice K (sliced-K). Each block owns
+// adjacent units and prefetches their weights to L2 before the dependency wait, since no kernel writes weights.
 //
-// v1: 16-byte loads, int8 dot products for planes, the block's range prefetched to L2 before the wait.
-// v2: one token's row is read once and stays in registers from the norm to the rounding; each chunk that is used up asks
-//     for the next; products of a unit begin together; narrow matrices have 32 warps a block.
+// v1: 16-byte loads, int8 dot products for planes, the block's range of weights prefetched to L2 before the dependency wait.
+// v2: with one token, its row is read once and stays in registers from the norm to the quantization; after each chunk is
+//     consumed, the next load into its registers is issued; the first loads of all products of a unit are issued together;
+//     narrow matrices have 32 warps a block.
 
-// Eight elements of token t from element e on, to shared memory, by a whole warp: lanes beyond the row have zeros.
+// Stores eight elements of token t, from element e, to shared memory in the forms that the weights need. All lanes of a warp
+// must call it, because the quantization reduces over lanes; lanes beyond the row pass zeros and store nothing.
 DEVICE void put(const X& x, const float (&v)[8], u32 t, u32 e, bool inside) {
     if (NEED_F32 && inside) {
         *(float4*)((float*)x.f + t * K + f32_group(e / 4)) = make_float4(v[0], v[1], v[2], v[3]);
@@ -31,7 +34,8 @@ DEVICE void put(const X& x, const float (&v)[8], u32 t, u32 e, bool inside) {
     }
 }
 
-// One token's activations: a row that the block's registers hold.
+// Stages the activations of a single token. The block keeps the row in registers between the norm's sum of squares and the
+// stores, so that it is read from memory once. HELD is the number of vectors of eight elements that a thread holds.
 #define HELD ((K + 8 * THREADS - 1) / (8 * THREADS))
 DEVICE void stage_one(const Args& A, u32 t0, float* smem, const X& view) {
     const float* x = X_IN + (size_t)t0 * K;
@@ -63,12 +67,12 @@ DEVICE void stage_one(const Args& A, u32 t0, float* smem, const X& view) {
     }
 }
 
-// Activations of tokens t0 .. t0 + N of `rows`, to shared memory: tokens beyond the last are zeros.
+// Stages the activations of tokens t0 .. t0 + N of `rows` in shared memory, with zeros for tokens beyond the last.
 template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, float* smem, X& view) {
     float* f = (float*)shared;
     u8* q = shared + (NEED_F32 ? N * K * 4 : 0);
     u8* eo = q + (NEED_Q ? N * K : 0);
-    // Sums first: they are read in pairs, and the scales may be an odd number.
+    // The sums come before the scales: they are read as pairs (8-byte aligned), and the number of scales may be odd.
     float* sum = (float*)(eo + (NEED_EO ? N * K : 0));
     float* scale = sum + N * (K / 16);
     view.f = f, view.q = q, view.eo = eo, view.scale = scale, view.sum = sum;
@@ -95,7 +99,7 @@ template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, 
             }
             factor[t] = s;
         }
-        // One pass over shared memory for all tokens.
+        // The sums of squares of all tokens are reduced with a single barrier.
         float* part = smem;
 #pragma unroll
         for (int t = 0; t < N; t++) {
@@ -111,7 +115,7 @@ template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, 
         }
     }
     if (K % 8 != 0) {
-        // Rows of an odd width are plain numbers in shared memory.
+        // Rows whose width is no multiple of 8 are staged as f32 in their plain order.
         for (int t = 0; t < N; t++) {
             for (u32 i = threadIdx.x; i < K; i += THREADS) {
                 float v = t0 + t < rows ? X_IN[(size_t)(t0 + t) * K + i] : 0.0f;
@@ -124,7 +128,7 @@ template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, 
 #pragma unroll
     for (int t = 0; t < N; t++) {
         const float* x = X_IN + (size_t)(t0 + t) * K;
-        // Whole warps stay together: lanes beyond the row work on zeros.
+        // The loop is uniform over a warp, as `put` needs: lanes beyond the row pass zeros.
         for (u32 first = warp_index() * 256; first < K; first += WARPS * 256) {
             const u32 e = first + lane_index() * 8;
             const bool inside = e < K;
@@ -143,7 +147,7 @@ template <int N> DEVICE void stage(const Args& A, u32 t0, u32 rows, u8* shared, 
     }
 }
 
-// The first chunks of UNIT_ROWS rows, on their way.
+// The first UNROLL chunks of each of UNIT_ROWS rows, whose loads are in flight.
 template <class W> struct Begun {
     typename W::Chunk part[UNROLL][UNIT_ROWS];
 };
@@ -161,7 +165,8 @@ template <class W> DEVICE Begun<W> begin_rows(const W w, u32 row, u32 n, u32 k_w
     return b;
 }
 
-// acc[r][t] = row `row + r` of a weight of `n` rows times token t, this warp's share along the row.
+// acc[r][t] = this lane's partial sum of row `row + r` of a weight of `n` rows times token t, over the columns of K warp
+// `k_warp`.
 template <int N, class W>
 DEVICE void dot_rows(const W w, Begun<W>& b, const X& x, u32 row, u32 n, u32 k_warp, float (&acc)[UNIT_ROWS][N]) {
 #pragma unroll
@@ -195,7 +200,7 @@ DEVICE void dot_rows(const W w, Begun<W>& b, const X& x, u32 row, u32 n, u32 k_w
     }
 }
 
-// The sum over the warp of acc[i / N][i % N] in lane i, 0 in lanes beyond.
+// Reduces acc over the warp: lane i gets the sum of acc[i / N][i % N], and lanes beyond the last element get 0.
 template <int N> DEVICE float collect(const float (&acc)[UNIT_ROWS][N]) {
     float mine = 0;
 #pragma unroll
@@ -209,7 +214,7 @@ template <int N> DEVICE float collect(const float (&acc)[UNIT_ROWS][N]) {
     return mine;
 }
 
-// Units first..end of this block for tokens t0 .. t0 + N.
+// Computes this block's units first .. end for tokens t0 .. t0 + N.
 template <int N> DEVICE void run(const Args& A, u32 first, u32 end, u32 t0, u32 rows, u8* shared, float* smem) {
     X x;
     stage<N>(A, t0, rows, shared, smem, x);

@@ -2,12 +2,14 @@
 
 use super::*;
 
-/// Threads of the kernel for few rows, and for few rows of a matrix with fewer rows than that many warps.
+/// Threads of a block of `gemv_multi`; `MORE_THREADS` for one token and a matrix with at most half as many rows as the device
+/// then has warps.
 const THREADS: usize = 512;
 const MORE_THREADS: usize = 1024;
-/// Bytes of weights that a block asks for before its inputs are there: all blocks' together fit L2.
+/// Bytes of weights that a block of `gemv_multi` prefetches to L2 before the dependency wait; those of all blocks fit L2
+/// together.
 const FETCH: usize = 160 * 1024;
-/// How the kernel for few rows is cut: threads of a block, rows of a unit, warps along a row, loads in flight a row.
+/// Launch shape of `gemv_multi`: threads of a block, rows of a unit, K warps that share a unit, loads in flight for each row.
 struct Cut {
     threads: usize,
     rows: usize,
@@ -16,7 +18,8 @@ struct Cut {
 }
 
 impl Cuda<'_> {
-    /// Bytes of one token's activations in shared memory, as the constants say which forms are there.
+    /// Bytes of one token's activations in shared memory, and which forms of them the weights need: f32, int8 in order, int8
+    /// with even and odd elements apart.
     fn staged(&self) -> (usize, [bool; 3]) {
         let k = self.k();
         let float = self.products.iter().any(|p| !p.int8);
@@ -42,7 +45,7 @@ impl Cuda<'_> {
         let warps = THREADS / 32;
         let most = if one { loads.clamp(1, 4) } else { 1 };
         let fits = |n: &usize| *n == 1 || total >= 2 * n * sms * warps / 3 && n * most <= 8;
-        // Rows that the busiest warp goes through.
+        // Rows that the busiest warp computes, where units have n rows.
         let longest = |n: &usize| total.div_ceil(*n).div_ceil(sms).div_ceil(warps) * n;
         let rows = [4, 2, 1].into_iter().filter(fits).min_by_key(longest).unwrap_or(1);
         Cut { threads: THREADS, rows, k_warps: 1, unroll: most }
@@ -75,7 +78,7 @@ impl Cuda<'_> {
             let otherwise = if o == 0 { "" } else { "else " };
             products += &format!("{otherwise}if (unit < {units}u) {{\n{from};\n");
             let start = |p: usize| format!("auto b{p} = begin_rows(W{p}, row, {n}u, k_warp);\n");
-            // Products begin together where their chunks find registers.
+            // The first loads of all products are issued together where there are enough registers to hold their chunks.
             let together = used.len() * rows * unroll <= if threads > THREADS { 4 } else { 16 };
             if together {
                 products.extend(used.iter().map(|&p| start(p)));

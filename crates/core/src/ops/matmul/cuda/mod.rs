@@ -4,9 +4,10 @@
 //! - `gemm_int8_mma` (2 to 8 rows, int8 activations): quantization, then tensor cores.
 //! - `gemm_skinny` (9 to 64 rows of 16-bit factors, quantized weights): conversion, then tensor cores; x may come in MMA
 //!   fragment layout already, and outputs may be written in it.
-//! - `gemv_multi` (up to 8 rows, all else): one launch like that of one row, activations in shared memory.
-//! - `gemm_f16` (more rows, 16-bit factors): tensor cores, through a library of matrix products or a kernel of our own.
-//! - `gemm_f32_simt` (more rows, all else): the prologue by rows into scratch slots, then products tile by tile, with the epilogue.
+//! - `gemv_multi` (up to 8 rows, all else): one launch with prologue and epilogue, activations in shared memory.
+//! - `gemm_f16` (more rows, 16-bit factors): tensor cores, through a GEMM library or our own kernel.
+//! - `gemm_f32_simt` (more rows, all else): the prologue row by row into scratch slots, then the products tile by tile with the
+//!   epilogue.
 
 use super::*;
 use crate::codegen::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
@@ -88,7 +89,8 @@ struct Cuda<'a> {
     products: Vec<Product>,
 }
 
-/// Where a product's rows lie among those of all outputs, and its place among the products of its output.
+/// The range of a product's rows among the rows of all outputs, numbered through, and its index among the products of its
+/// output.
 struct Place {
     begin: usize,
     end: usize,
@@ -100,7 +102,7 @@ impl Cuda<'_> {
         self.site.ins[0].width
     }
 
-    /// The places of the products; none where a product belongs to several outputs or to none.
+    /// The place of each product; none if a product belongs to several outputs or to none.
     fn places(&self) -> Option<Vec<Place>> {
         let mut places: Vec<Option<Place>> = (0..self.op.products).map(|_| None).collect();
         let mut begin = 0;
@@ -116,7 +118,7 @@ impl Cuda<'_> {
         places.into_iter().collect()
     }
 
-    /// Products whose weights have one form, together.
+    /// Products grouped by the form of their weights: each group is one weight stream.
     fn streams(&self) -> Vec<Vec<usize>> {
         let form = |p: usize| (self.products[p].planes, self.products[p].planes.is_none().then(|| self.dtype(p)));
         let mut streams: Vec<Vec<usize>> = vec![];
@@ -133,7 +135,7 @@ impl Cuda<'_> {
         self.site.ins[self.op.first_weight() + p].dtype
     }
 
-    /// What is in the kernel's name after the op.
+    /// The part of the kernel's name that says how it reads its weights.
     fn form(&self) -> &'static str {
         let int8 = self.products.iter().filter(|p| p.int8).count();
         match (int8 == self.products.len(), int8 > 0) {
@@ -144,7 +146,7 @@ impl Cuda<'_> {
         }
     }
 
-    /// What kernels of both kinds read: x, the norm's weight, and constants. `inner`: names of x behind the prologue.
+    /// A kernel unit with the batch, the number of rows and the constant `K`.
     fn unit(&self, threads: usize) -> Unit {
         let mut unit = Unit::new(threads as u32);
         unit.batch().rows(&self.site.ins[0].rows).set("K", self.k());
@@ -176,7 +178,8 @@ impl Cuda<'_> {
         true
     }
 
-    /// The code of an output's number at (`t`, `row`), of its products by their place in the tree.
+    /// The expression for element (`t`, `row`) of an output; `product` gives the expression of a product by its place in the
+    /// tree.
     fn value(&self, output: usize, product: &dyn Fn(usize) -> String) -> String {
         let (w0, width) = (self.op.first_weight(), self.site.outs[output].width);
         let used = self.op.products_of(&self.op.outputs[output]);

@@ -1,4 +1,5 @@
-// Prologue of a matmul of many rows: every row normed, and rounded to int8 and back, once. One block a row.
+// Prologue of a matmul of many rows, in one block for each row: applies the norm, and quantizes the row to int8 and dequantizes
+// it again. It runs once, so that the tiles of the matmul that share a row do not each repeat it.
 //
 // v1: two passes over the row, the second from L1.
 KERNEL {

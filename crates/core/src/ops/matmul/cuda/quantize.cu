@@ -1,12 +1,16 @@
-// Activations of 2 to 8 rows, normed and rounded to int8, in the order in which `gemm_int8_mma.cu` loads them: a block a token,
-// tokens filled up to 8 with zeros.
+// Activation quantization for `gemm_int8_mma.cu`: norms 2 to 8 rows and quantizes them to int8, in the fragment layout of its
+// mma instructions. There is one thread block for each of 8 tokens; tokens beyond the last are zeros.
 //
-// For each block of 32 elements a warp's registers lie side by side, two words a lane (token 4 *
-// lane .., part lane % 4): of 4-bit quants, whose words hold eight adjacent elements, the even ones, then the odd ones of
-// the part; of 8-bit quants four elements of the first half, then four of the second. `META` has for each block and token
-// the scale, `scale * sum of the quants`, and where a weight has scales for 16 that sum of either half.
+// The B fragment of each block of 32 elements is 64 adjacent words, two for each lane: lane 4 * token + i holds eight elements
+// of that token. Which elements these are depends on the weight, because both factors of an mma must agree on their order
+// along K:
+// - `EO`, for 4-bit weights, whose words hold eight adjacent quants: of elements 8 * i .. 8 * i + 8, the four even ones, then
+//   the four odd ones.
+// - `Q`, for 8-bit weights: elements 4 * i .. 4 * i + 4 of the first half of the block, then the same four of the second half.
+// `META` holds META_WORDS floats for each block and token: the scale, `scale * sum of the quants`, and, where a weight has
+// groups of 16, that sum for each half of the block.
 //
-// v1: tiles for any number of tokens. v2: one tile, as more than 8 rows are rounded to 16 bits.
+// v1: tiles for any number of tokens. v2: one tile, as more than 8 rows are converted to 16 bits instead.
 KERNEL {
     __shared__ float smem[WARPS];
     const Args A = ARGS;

@@ -8,35 +8,35 @@
 use super::*;
 use crate::precision::Rounding;
 
-/// How a tile is cut.
+/// The shape of a tile.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cut {
-    /// Side of a cooperative matrix.
+    /// Rows and columns of a cooperative matrix.
     side: usize,
-    /// Subgroups down and across a tile.
+    /// Subgroups along the rows (tokens) and along the columns of a tile.
     down: usize,
     across: usize,
-    /// Rows of a subgroup's part, and columns of all products together.
+    /// Rows of a subgroup's sub-tile, and its columns, those of all products together.
     rows: usize,
     columns: usize,
-    /// Elements of a row that are staged at once.
+    /// Elements along k of a k-tile.
     depth: usize,
     /// Threads of a subgroup.
     lanes: usize,
-    /// Matrices are read in the workgroup's memory through fours of f16; Metal wants single ones.
+    /// Whether workgroup memory is declared as `vec4<f16>`; Metal needs single `f16` elements to load matrices from.
     is_wide: bool,
 }
 
-/// Numbers between the ends of a staged row, so that its neighbours lie in other banks.
+/// Padding elements behind each staged row, so that adjacent rows begin in different banks.
 const GAP: usize = 8;
 
 impl Cut {
-    /// The cut for outputs of at most `products` products over rows of `k`; none where the adapter has no cooperative
-    /// matrices or no room.
+    /// The tile shape for outputs of at most `products` products over rows of `k`; none if the adapter has no cooperative
+    /// matrices or too little workgroup memory.
     fn new(bucket: RowBucket, k: usize, products: usize, caps: &WgslCaps) -> Option<Cut> {
         let (_, most) = caps.subgroups.filter(|_| caps.coop > 0 && caps.f16)?;
         let side = caps.coop as usize;
-        // Apple's adapters name a range of sizes; those with matrices have 32.
+        // Apple's adapters report a range of subgroup sizes; those with cooperative matrices use 32.
         let lanes = if side == 8 { most.min(32) } else { most } as usize;
         let shared = Cut { side, down: 2, across: 2, rows: 32, columns: 32, depth: 32, lanes, is_wide: side > 8 };
         let deep = if k.is_multiple_of(64) { 64 } else { 32 };
@@ -59,7 +59,7 @@ impl Cut {
         self.down * self.rows
     }
 
-    /// Columns of one product in a tile, and in a subgroup's part.
+    /// Columns of one product in a tile; `part`: in a subgroup's sub-tile.
     fn tile_columns(&self, products: usize) -> usize {
         self.across * self.part(products)
     }
@@ -74,19 +74,19 @@ impl Cut {
         2 * staged * (self.depth + GAP) + 4 * self.strip(products) * self.down * self.across
     }
 
-    /// Numbers of a strip: the matrices of a subgroup that lie side by side.
+    /// Elements of a strip: one row of matrices of a subgroup's sub-tile, as many rows high as a matrix, of all products.
     fn strip(&self, products: usize) -> usize {
         products * self.part(products) * self.side
     }
 }
 
 impl Plan<'_> {
-    /// The most products that one piece of an output has.
+    /// The most products of any slice.
     fn most_products(&self) -> usize {
         self.slices.iter().map(|slice| self.weights_of(slice).len()).max().unwrap_or(1).max(1)
     }
 
-    /// The cut, where all weights meet f16 and the adapter has cooperative matrices.
+    /// The tile shape; none unless all weights are multiplied in f16 and the adapter has cooperative matrices.
     pub(super) fn cut(&self) -> Option<Cut> {
         let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
         let halves = |sig: &Sig| self.site.rounding(sig) == Rounding::F16;
@@ -96,7 +96,7 @@ impl Plan<'_> {
         Cut::new(self.site.bucket, self.k, self.most_products(), &caps(self.site.target))
     }
 
-    /// Both steps.
+    /// The two launches: the prologue with f16 output, and the GEMM.
     pub(super) fn gemm_f16_mma(&self, cut: Cut) -> Lowering {
         let padded = Expr::CeilDiv(Box::new(self.rows()), cut.tile_rows() as u64) * cut.tile_rows() * (2 * self.k);
         let halves = Arg::Scratch(0);
@@ -144,7 +144,7 @@ impl Plan<'_> {
         w.line("fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,");
         w.line("        @builtin(local_invocation_index) lid: u32, @builtin(subgroup_id) subgroup: u32) {");
         w.line("    part = subgroup % SUBGROUPS;");
-        // Neighbours share a tile of weights: they are the larger factor.
+        // Adjacent workgroups share a tile of weights, the larger factor, and can find it in a cache.
         w.line("    let downs = (rows() + ROWS - 1u) / ROWS;");
         w.line("    let g = wid.x + wid.y * nwg.x;");
         w.line("    let m = g % downs;\n    let n = g / downs;");
@@ -163,7 +163,8 @@ impl Plan<'_> {
         w.launch(downs * end, Cost { read: read + self.rows() * (2 * self.k), ..all })
     }
 
-    /// Weights, each with `raw` (numbers 8i … 8i + 8 of a row as they are stored) and `halves` of that; operands, outputs.
+    /// Declares operands, outputs and weights, each weight with `raw`, which loads elements 8i .. 8i + 8 of a row as stored,
+    /// and `halves`, which converts them to f16.
     fn mma_weights(&self, w: &mut Wgsl) {
         let o0 = self.op.first_operand();
         for (i, Weight { arg, sig, .. }) in self.weights.iter().enumerate() {
@@ -198,7 +199,8 @@ impl Plan<'_> {
         }
     }
 
-    /// `out_o(m, tile, lid)`: a tile of one piece. Everything is written out: matrices are in registers only so.
+    /// `out_o(m, tile, lid)`: a tile of one slice. All loops over matrices are unrolled, since an indexed array of matrices
+    /// would not stay in registers.
     fn mma_output(&self, w: &mut Wgsl, o: usize, slice: &OutputSlice, cut: &Cut, unit: usize) {
         let used = self.weights_of(slice);
         let (y, width, column) = (slice.y, slice.width(), slice.column());
@@ -206,7 +208,7 @@ impl Plan<'_> {
         let (part, columns) = (cut.part(used.len()), cut.tile_columns(used.len()));
         let (down, across) = (cut.rows / side, part / side);
         let each = || (0..down).flat_map(|i| (0..across).map(move |j| (i, j)));
-        // What a thread carries of a factor with so many rows: eights of rows.
+        // Vectors of eight elements of a k-tile that each thread loads, for a factor with so many rows.
         let eights = depth / 8;
         let loads = |rows: usize| (rows * eights).div_ceil(threads);
         let place = |rows: usize, turn: usize| match rows * eights {

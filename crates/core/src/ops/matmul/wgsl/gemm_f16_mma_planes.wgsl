@@ -1,4 +1,5 @@
-// A weight $W in planes for tiles of f16: the words with quants 8i .. 8i + 8 of a row, and those with their scale and min.
+// A quantized weight $W in planes for `gemm_f16_mma`. `$W_raw` loads the words that hold quants 8i .. 8i + 8 of a row and those
+// that hold their scale and min, two f16 in each word; `$W_halves` dequantizes them to f16.
 struct $W_Raw { quants: vec2<u32>, scale: u32, group_min: u32 }
 
 fn $W_raw(row: u32, i: u32) -> $W_Raw {

@@ -1,4 +1,5 @@
-// A tile of 64 rows of activations times 64 rows of weight $W, accumulated: each thread has 4 x 4 numbers of it.
+// Accumulates a tile of 64 rows of activations times 64 rows of weight $W, in k-tiles of 32 columns in workgroup memory. Each
+// thread has 4 x 4 elements of the tile.
 fn tile_$W(m: u32, n: u32, lid: u32, acc: ptr<function, array<vec4<f32>, 4>>) {
     let x_row = min(m * 64u + lid / 4u, rows() - 1u);
     let w_row = min(n * 64u + lid / 4u, $W_ROWS - 1u);

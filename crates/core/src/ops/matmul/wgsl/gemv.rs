@@ -1,23 +1,23 @@
-//! GEMV of one row of floats, where there are subgroups: a span of lanes takes some rows of a weight at once, all its
-//! loads in flight together; the norm's factor comes out of the same pass and is multiplied in at the end, so nobody waits
-//! for the norm before it loads.
+//! GEMV of one row of f32 activations, for adapters with subgroups. LANES_PER_ROW lanes compute some rows of a weight at once,
+//! with all their loads in flight together. The norm's sum of squares is computed in the same pass, and its factor multiplies
+//! the sums at the end, so that no load of a weight waits for the norm.
 
 use super::*;
 
-/// How the work is cut.
+/// How the work is distributed over lanes.
 struct Cut {
     /// Lanes that share a row.
     lanes_per_row: u32,
-    /// Eights of a row that a lane has in flight.
+    /// Vectors of eight elements of a row that a lane has in flight.
     unroll: usize,
-    /// Turns of so many eights until the row is through.
+    /// Iterations, of `unroll` vectors each, that a row takes.
     turns: usize,
-    /// Rows of each weight that a span takes at once.
+    /// Rows of each weight that the lanes of a row compute at once.
     rows: usize,
 }
 
 impl Cut {
-    /// For `outputs` numbers of rows of `k`, the most `products` of them in one output.
+    /// The distribution for `outputs` columns over rows of `k` elements; an output has at most `products` products.
     fn new(k: usize, outputs: usize, products: usize, lanes: u32) -> Cut {
         let eights = (k / 8) as u32;
         let mut lanes_per_row = lanes;
@@ -26,14 +26,14 @@ impl Cut {
         }
         let each = eights.div_ceil(lanes_per_row) as usize;
         let unroll = if each <= 6 { each } else { 4 };
-        // Several rows a span only where there are rows enough to fill a large GPU without.
+        // Several rows at once only where the remaining parallelism still fills a large GPU.
         let rows = [1, 2, 4][(outputs >= 1 << 14) as usize + (outputs >= 1 << 15) as usize];
         Cut { lanes_per_row, unroll, turns: each.div_ceil(unroll), rows: (rows / products).max(1) }
     }
 }
 
 impl Plan<'_> {
-    /// The step; none where it is for others: several rows, quants, odd widths, no subgroups.
+    /// The launch; none with several rows, quantized activations, a width that is no multiple of 8, or no subgroups.
     pub(super) fn gemv_floats(&self) -> Option<Launch> {
         let caps = caps(self.site.target);
         let lanes = lanes(&caps)?;
@@ -64,7 +64,7 @@ impl Plan<'_> {
         Some(w.launch(grid.into(), self.cost(None, None)))
     }
 
-    /// `out_o(…)`: the numbers of one piece that a workgroup makes.
+    /// Writes `out_o(…)`, which computes a workgroup's columns of one slice.
     fn lanes_output(&self, w: &mut Wgsl, o: usize, cut: &Cut) {
         let slice = &self.slices[o];
         let (y, width, column) = (slice.y, slice.width(), slice.column());
@@ -84,7 +84,7 @@ impl Plan<'_> {
             each().for_each(|(p, r)| w.line(format!("        let w{p}_{r}_{u} = w{p}_eight(n{r}, i{u});")));
         }
         for u in 0..cut.unroll {
-            // Behind the end the last eight is read again and counts for nothing.
+            // Beyond the end of the row the last vector is read again, with activations set to zero.
             w.line(format!("        let x{u} = scaled(x_eight(0u, i{u}), i + {u}u * LANES_PER_ROW < K / 8u);"));
             let x = match self.op.norm {
                 None => format!("x{u}"),

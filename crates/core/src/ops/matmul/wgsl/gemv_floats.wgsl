@@ -1,4 +1,4 @@
-// One row of weight $W times each of the step's rows of floats, the part of this lane.
+// This lane's partial sums of one row of weight $W times each row of f32 activations.
 fn dot_$W(row: u32, lane: u32) -> Sums {
     var sums: Sums;
     for (var i = lane; i < (K + 7u) / 8u; i += LANES) {

@@ -1,4 +1,5 @@
-// What a span of lanes adds up: eights of a row, and sums of spans that are wider than a shuffle.
+// Vectors of eight elements, and the reduction over LANES_PER_ROW lanes where these are several subgroups: each subgroup puts
+// its partial sum in workgroup memory.
 fn dot_eight(a: Eight, b: Eight) -> f32 { return dot(a.a, b.a) + dot(a.b, b.b); }
 fn times(a: Eight, b: Eight) -> Eight { return Eight(a.a * b.a, a.b * b.b); }
 fn scaled(a: Eight, counts: bool) -> Eight {

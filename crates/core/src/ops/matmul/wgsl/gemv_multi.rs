@@ -1,14 +1,15 @@
-//! GEMV of a few rows where a weight has rows enough: a span of lanes takes four rows of a weight at once, so that each
-//! activation it reads meets four elements.
+//! Multi-row GEMV for wide outputs: the lanes of a row compute four rows of a weight at once, so that each activation they load
+//! is multiplied by four weights.
 
 use super::*;
 
-/// Rows of a weight that lanes take at once, and numbers of an output from which on that leaves workgroups enough.
+/// Rows of a weight that the lanes of a row compute at once; `LEAST` is the number of output columns from which on this leaves
+/// enough workgroups to fill the GPU.
 const AT_ONCE: usize = 4;
 const LEAST: usize = 2048;
 
 impl Plan<'_> {
-    /// The step behind the prologue's; none for one row, and where there are few numbers to make.
+    /// The launch behind the prologue launch; none for one row, or for fewer than [`LEAST`] output columns.
     pub(super) fn gemv_multi(&self, rounded: Option<Arg>) -> Option<Launch> {
         let all: usize = self.site.outs.iter().map(|s| s.width).sum();
         if self.site.bucket == RowBucket::R1 || all < LEAST {

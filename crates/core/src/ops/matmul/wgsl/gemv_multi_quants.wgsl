@@ -1,7 +1,8 @@
-// Four rows of weight $W in planes from `first` on times each of the step's rounded rows, the part of this lane: blocks of 32
-// quants, as in `gemv_quants.wgsl`. Behind the last row it is that one again.
-// Llama-8B's gate and up in Q4_0 on an H200 through Vulkan, 4 rows: 73 us a row of the weight at a time, 54 us four; 8 rows: 118
-// and 77.
+// This lane's partial sums of four rows of weight $W in planes from row `first`, times each row of quantized activations, in
+// blocks of 32 quants as in `gemv_quants.wgsl`. Beyond the last row of the weight, the last row is used again.
+//
+// Llama-8B's gate and up in Q4_0 on an H200 through Vulkan, 4 rows: 73 us with one row of the weight at a time, 54 us with
+// four; 8 rows: 118 and 77.
 struct $W_Block { a: vec4<u32>, b: vec4<u32>, scale: vec2<f32>, group_min: vec2<f32> }
 
 fn $W_block(row: u32, block: u32) -> $W_Block {

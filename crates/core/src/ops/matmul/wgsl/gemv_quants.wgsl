@@ -1,8 +1,10 @@
-// One row of weight $W in planes times each of the step's rounded rows, the part of this lane: blocks of 32 quants.
-// dot(s (c - zero) + o, d q) = d (s (dot(c, q) - zero sum(q)) + o sum(q)), with one s and o for a group.
+// This lane's partial sums of one row of weight $W in planes times each row of quantized activations, in blocks of 32 quants.
+// With a scale s and a min m for each group of a weight's quants c, and a scale d for a block of an activation's quants q,
+// dot(s (c - zero) + m, d q) = d (s (dot(c, q) - zero sum(q)) + m sum(q)).
 fn dot_$W(row: u32, lane: u32) -> Sums {
     var sums: Sums;
-    // A count that the compiler knows, so that it can load for several turns at once.
+    // The number of iterations is a constant, so that the compiler can unroll the loop and issue the loads of several
+    // iterations together.
     for (var turn = 0u; turn < (K / 32u + LANES - 1u) / LANES; turn++) {
         let block = turn * LANES + lane;
         if (K / 32u) % LANES != 0u && block >= K / 32u { break; }

@@ -1,11 +1,13 @@
 //! Matmul in WGSL.
 //!
-//! - *GEMV* (up to 8 rows): LANES threads a row of a weight, several rows a workgroup, reduced by subgroup shuffles. Every
-//!   workgroup recomputes a norm. Weights in planes meet activations quantized to int8 (`dot4I8Packed`), others f32.
-//! - *tiles* (more rows): 64 rows of activations times 64 rows of a weight, through workgroup memory.
+//! - *GEMV* (up to 8 rows): LANES threads share a row of a weight, and a workgroup has several rows; sums are reduced by
+//!   subgroup shuffles. Every workgroup recomputes the norm. Weights in planes are multiplied by activations quantized to int8
+//!   (`dot4I8Packed`), others by f32 activations.
+//! - *tiles* (more rows): 64 rows of activations times 64 rows of a weight, staged in workgroup memory; with f16 factors and
+//!   cooperative matrices, tiles of `gemm_f16_mma`.
 //!
-//! Activation quantization, and a norm before tiles, are a launch of their own (`matmul/prologue`). A weight that is larger than one
-//! binding is sharded by rows: each shard is a weight to these kernels and computes its own columns of the output.
+//! Activation quantization, and a norm before tiles, are a launch of their own (`matmul/prologue`). A weight that is larger
+//! than one binding is sharded by rows: each shard is a weight to these kernels and computes its own columns of the output.
 
 use super::*;
 use crate::codegen::wgsl;
@@ -19,18 +21,20 @@ mod gemv_multi;
 
 /// Threads of a workgroup.
 const WG: u32 = 128;
-/// Threads of a workgroup that stages a row of at least so many numbers: Llama-8B's down takes 15 us on an H200, with `WG`
+/// Threads of a workgroup that stages a row of at least `LONG` elements: Llama-8B's down takes 15 us on an H200; with `WG`
 /// threads it took 54.
 const WG_LONG: u32 = 512;
 const LONG: usize = 8192;
-/// Threads of a workgroup of tiles: 16 x 16, each with 4 x 4 numbers.
+/// Threads of a workgroup of tiles: 16 x 16, each with 4 x 4 elements.
 const WG_TILE: u32 = 256;
-/// Bytes of workgroup memory for sums, beside a staged row.
+/// Bytes of workgroup memory that reductions need beside a staged row.
 const RESERVED: usize = 1024;
-/// Side of a tile.
+/// Rows of activations, and rows of a weight, in a tile of `gemm_f32_simt`.
 const TILE: u64 = 64;
 
-/// Rows of activations rounded to int8, in words from the start of a row.
+/// Layout of a row of activations quantized to int8, as offsets in 32-bit words from its start: the quants in order where a
+/// weight has 8-bit quants, the quants of every eight with even and odd elements apart where a weight has 4-bit quants, then
+/// the scale of every 32 elements and the sum of every 16 quants.
 #[derive(Clone, Copy)]
 struct Rounded {
     natural: bool,
@@ -63,7 +67,7 @@ impl Rounded {
         w.number("ROUNDED_ROW", self.row);
     }
 
-    /// Declares the binding and what reads it.
+    /// Declares the binding and the functions that read it.
     fn read(&self, w: &mut Wgsl, arg: Arg) {
         self.declare(w);
         w.bind("rounded", "vec4<u32>", arg, Access::Read);
@@ -85,7 +89,8 @@ impl Rounded {
     }
 }
 
-/// Declares a matrix of floats with rows of `k`: the binding `name` and `name_eight(row, i)`, numbers 8i .. 8i + 8.
+/// Declares a matrix of floats with rows of `k`: the binding `name`, and `name_eight(row, i)` for elements 8i .. 8i + 8 of a
+/// row.
 fn eights(w: &mut Wgsl, name: &str, arg: Arg, dtype: DType, k: usize) {
     if !k.is_multiple_of(8) {
         w.read(name, arg, dtype);
@@ -106,39 +111,39 @@ fn eights(w: &mut Wgsl, name: &str, arg: Arg, dtype: DType, k: usize) {
     w.line(format!("    return Eight({}, {}); }}", four("x", "y"), four("z", "w")));
 }
 
-/// How one weight is read.
+/// How one weight is multiplied.
 #[derive(Clone, Copy, PartialEq)]
 enum Path {
-    /// Codes times rounded activations.
+    /// Quants times activations quantized to int8.
     Quants,
-    /// Floats times floats, whatever it is stored in.
+    /// Floats times floats: a weight that is stored otherwise is dequantized or converted on reading.
     Floats,
 }
 
-/// A weight as kernels see it: a whole one or a shard.
+/// A weight as kernels read it: a whole one or a shard.
 struct Weight {
     arg: Arg,
     sig: Sig,
     path: Path,
 }
 
-/// Columns of an output: all, or those that one shard of each of its weights makes.
+/// A range of columns of an output: all of them, or those that one shard of each of its weights computes.
 struct OutputSlice {
     /// The output.
     y: usize,
-    /// Its tree, over weights as kernels see them, and behind these the operands.
+    /// The output's tree. Its leaves are indices into the plan's weights, followed by the operands.
     tree: Tree,
     first: usize,
     width: usize,
 }
 
 impl OutputSlice {
-    /// Column `n` of the piece, in its output.
+    /// The WGSL expression for the output's column that is column `n` of the slice.
     fn column(&self) -> String {
         if self.first == 0 { "n".into() } else { format!("({}u + n)", self.first) }
     }
 
-    /// Its columns.
+    /// The number of columns of the slice as a WGSL literal.
     fn width(&self) -> String {
         format!("{}u", self.width)
     }
@@ -183,10 +188,10 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     }
     let (quants, floats) = (p.has(Path::Quants), p.has(Path::Floats));
     let small = site.bucket.is_small();
-    // What the prologue step makes: rounded rows, and normed rows for tiles.
+    // The prologue launch writes quantized rows, and normed f32 rows for tiles.
     let normed = floats && !small && op.norm.is_some();
     let (mut launches, mut scratch) = (vec![], vec![]);
-    // One row is rounded by every workgroup for itself: less than a dispatch.
+    // A single row is quantized by every workgroup for itself, which takes less time than a further dispatch.
     let caps = caps(site.target);
     let staged = site.bucket == RowBucket::R1 && p.rounded.staged_bytes(k) + RESERVED <= caps.workgroup_bytes as usize;
     let rounded = (quants && !staged).then(|| {
@@ -204,8 +209,8 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     Lowering::Steps { launches, scratch }
 }
 
-/// The pieces of all outputs; `starts` are the first weights of each product. None where the weights of one output are cut
-/// at different rows.
+/// The slices of all outputs. `starts[p]` is the index of product p's first weight (shard). None if the weights of one output
+/// are sharded at different rows.
 fn slices(op: &Matmul, site: &OpSite, weights: &[Weight], starts: &[usize]) -> Option<Vec<OutputSlice>> {
     let mut slices = vec![];
     for (y, tree) in op.outputs.iter().enumerate() {
@@ -236,7 +241,7 @@ impl Plan<'_> {
         self.weights.iter().any(|w| w.path == path)
     }
 
-    /// The weights that a piece reads.
+    /// Indices of the weights that a slice reads.
     fn weights_of(&self, slice: &OutputSlice) -> Vec<usize> {
         slice.tree.leaves().into_iter().filter(|&l| l < self.weights.len()).collect()
     }
@@ -287,7 +292,7 @@ impl Plan<'_> {
         w.launch(self.rows(), Cost::of(read, written, self.rows() * (self.k * 6)))
     }
 
-    /// Declares `floats_eight` of the one row whose `x_at` and `norm_at` are there.
+    /// Declares `floats_eight` for a single row, by means of `x_at` and `norm_at`, which must be declared before.
     fn floats_of_row(&self, w: &mut Wgsl) {
         w.line("var<private> factor_of_row: f32 = 1.0;");
         w.line("fn row_factor(lid: u32) {");
@@ -300,7 +305,7 @@ impl Plan<'_> {
         w.line("    return Eight(vec4<f32>(e[0], e[1], e[2], e[3]), vec4<f32>(e[4], e[5], e[6], e[7]));\n}");
     }
 
-    /// What the main step moves and computes: everything but what the prologue step has done.
+    /// Bytes and operations of the main launch, whose activations are those that the prologue launch has written.
     fn cost(&self, rounded: Option<Arg>, floats: Option<Arg>) -> Cost {
         let all = self.op.cost(self.site);
         if rounded.is_none() && floats.is_none() {
@@ -316,7 +321,7 @@ impl Plan<'_> {
         Cost { read, ..all }
     }
 
-    /// Declares all weights, operands and outputs; `template` is what each weight's text adds, by its path.
+    /// Declares all weights, operands and outputs. `template` gives the further text for each weight, by its path.
     fn weights(&self, w: &mut Wgsl, template: impl Fn(Path) -> String) {
         let o0 = self.op.first_operand();
         for (i, Weight { arg, sig, path }) in self.weights.iter().enumerate() {
@@ -337,7 +342,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The value of a piece in row `t`, its column `n`, from the products `p0`, `p1`, ….
+    /// The WGSL expression for a slice's element in row `t` and column `n`, from the products `p0`, `p1`, ….
     fn value(&self, slice: &OutputSlice) -> String {
         let (y, n) = (slice.y, slice.column());
         tree(&slice.tree, &|l| match l.checked_sub(self.weights.len()) {
@@ -347,7 +352,8 @@ impl Plan<'_> {
         })
     }
 
-    /// `main`: hands workgroup `g` to the piece it belongs to. `per` numbers of it are one workgroup's.
+    /// Writes `main`, which calls the `out_…` of the slice to which workgroup `g` belongs; a workgroup computes `per` columns.
+    /// Returns the number of workgroups.
     fn main(&self, w: &mut Wgsl, before: &str, per: u64, call: &str) -> u64 {
         w.line("@compute @workgroup_size(WG)");
         w.line("fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,");
@@ -365,7 +371,7 @@ impl Plan<'_> {
         end
     }
 
-    /// Declares the prologue that every workgroup redoes.
+    /// Declares the prologue of a single row, which every workgroup recomputes into workgroup memory.
     fn stage(&self, w: &mut Wgsl) {
         let norm = self.op.norm.map(|_| (Arg::In(1), self.site.ins[1].dtype));
         self.rounded.declare(w);
@@ -383,7 +389,7 @@ impl Plan<'_> {
         w.line(include_str!("stage.wgsl"));
     }
 
-    /// Declares `floats_eight` of all rows; what `main` does first for it.
+    /// Declares `floats_eight` for all rows. Returns the statements with which `main` must begin.
     fn floats_of_rows(&self, w: &mut Wgsl) -> &'static str {
         eights(w, "x", Arg::In(0), DType::F32, self.k);
         let Some(eps) = self.op.norm else {
@@ -404,11 +410,13 @@ impl Plan<'_> {
         let rows = if self.site.bucket == RowBucket::R1 { 1 } else { 8 };
         let name = if rounded.is_some() || staged { "int8" } else { "f32" };
         let caps = caps(self.site.target);
-        // Every workgroup makes a staged row for itself: where it is long, by more threads for more rows of the weight.
+        // Every workgroup stages the row for itself. Where the row is long, workgroups have more threads and so more rows of
+        // the weight, and the row is staged fewer times.
         let is_long = staged && self.k >= LONG && caps.invocations >= WG_LONG;
         let workgroup = if is_long { WG_LONG } else { WG };
         let mut w = self.begin(&format!("matmul/{}.{name}", if rows == 1 { "gemv" } else { "gemv_multi" }), workgroup);
-        // Rows of weights that a thread's lanes take in turn: the more there are in all, the less the prologue weighs.
+        // Rows of a weight that the lanes of a row compute one after the other. More of them make fewer workgroups recompute
+        // the prologue, but need enough rows in all to fill the GPU.
         let all: usize = self.site.outs.iter().map(|s| s.width).sum();
         let turns = if is_long {
             1 + (all >= 16384) as usize
@@ -430,7 +438,7 @@ impl Plan<'_> {
             before = "    stage(lid);\n    let n = g;".into();
         }
         if floats && staged {
-            // Floats beside quants: the same row, normed anew number by number.
+            // Float weights beside quantized ones read the same row in f32, with the norm applied again on each read.
             self.floats_of_row(&mut w);
             if self.op.norm.is_some() {
                 before = "    stage(lid);\n    row_factor(lid);\n    let n = g;".into();

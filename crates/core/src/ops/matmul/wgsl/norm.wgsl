@@ -1,4 +1,4 @@
-// The norm in the prologue: each workgroup takes the mean squares of all rows for itself.
+// The norm as a prologue of the GEMV: every workgroup recomputes the factors of all rows.
 var<private> norm_factor: array<f32, ROWS>;
 
 fn norm_factors(lid: u32) {

@@ -1,8 +1,12 @@
-// The prologue as a dispatch of its own, one workgroup a row: norm, and rounding to int8 in blocks of 32.
+// The prologue as a dispatch of its own, with one workgroup for each row: the norm, and the conversion to f16 or the activation
+// quantization to int8 in blocks of 32.
 //
-// x_at, norm_at: activations [T][K] and the norm's weight; NORM, EPS. FLOATS: writes the normed row to `floats`, HALVES: in f16, two a word, to `halves`.
-// ROUNDED: writes rows of ROUNDED_ROW words to `rounded`: the quants in order (where NATURAL), the quants of every eight as
-// four even and four odd ones (where PERMUTED, for quants of 4 bits), a scale for 32, and the sums of every 16 quants.
+// Inputs: x_at, the activations [T][K], and norm_at, the norm's weight [K]; NORM and EPS say whether and how the row is normed.
+// FLOATS: writes the normed row to `floats` in f32.
+// HALVES: writes the normed row to `halves` in f16, two elements in a word.
+// ROUNDED: writes rows of ROUNDED_ROW words to `rounded`: the quants in order (if NATURAL, for 8-bit weights), the quants with
+// the four even ones of every eight before the four odd ones (if PERMUTED, for 4-bit weights), a scale for every 32 elements,
+// and the sum of every 16 quants.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let row = wid.x + wid.y * nwg.x;

@@ -1,4 +1,4 @@
-// 32 elements of a row in 8 bits: quants in order, their scale, and the sums of either 16.
+// A block of 32 elements of a row, quantized to int8: the quants in order, their scale, and the sum of the quants of each half.
 struct Block { quants: array<u32, 8>, scale: f32, sums: vec2<i32> }
 
 fn rounded_block(row: u32, block: u32, factor: f32) -> Block {
@@ -15,7 +15,7 @@ fn rounded_block(row: u32, block: u32, factor: f32) -> Block {
     var b: Block;
     var inverse = 0.0;
     b.scale = 0.0;
-    // Below this a block counts as zero: the inverse would overflow.
+    // A block of smaller values is quantized to zero, since the inverse of its scale would overflow.
     if largest >= 1e-30 {
         b.scale = divide(largest, 127.0);
         inverse = divide(127.0, largest);
@@ -31,7 +31,8 @@ fn rounded_block(row: u32, block: u32, factor: f32) -> Block {
     return b;
 }
 
-// Word `i` of the block's quants in the order of quants of 4 bits: of every eight the four even ones, then the four odd ones.
+// Word `i` of the block's quants in the order that 4-bit weights need: of every eight, the four even ones before the four odd
+// ones.
 fn permuted_word(r: Block, i: u32) -> u32 {
     let b = r;
     var quants = b.quants;

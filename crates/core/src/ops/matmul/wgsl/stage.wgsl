@@ -1,4 +1,5 @@
-// The prologue of the one row, which every workgroup makes for itself in its memory: norm, and rounding to int8.
+// The prologue of a single row, which every workgroup recomputes into workgroup memory: norm and activation quantization to
+// int8, with a thread for each block of 32 elements.
 var<workgroup> staged_quants: array<vec4<u32>, AT_SCALES / 4u>;
 var<workgroup> staged_scale: array<f32, K / 32u>;
 var<workgroup> staged_sums: array<vec2<i32>, K / 32u>;

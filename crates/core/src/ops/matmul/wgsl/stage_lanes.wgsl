@@ -1,5 +1,5 @@
-// The prologue of the one row, which every workgroup makes for itself in its memory: norm, and rounding to int8. A lane has
-// four elements, eight lanes a block.
+// The prologue of a single row, which every workgroup recomputes into workgroup memory: norm and activation quantization to
+// int8, with a lane for each four elements and eight lanes for each block, which they reduce by subgroup shuffles.
 var<workgroup> staged_quants: array<vec4<u32>, AT_SCALES / 4u>;
 var<workgroup> staged_scale: array<f32, K / 32u>;
 var<workgroup> staged_sums: array<vec2<i32>, K / 32u>;
@@ -11,7 +11,8 @@ fn stage(lid: u32) {
         for (var i = lid; i < K / 4u; i += WG) { sum += dot(x[i], x[i]); }
         factor = divide(1.0, sqrt(workgroup_sum(sum, lid) / f32(K) + EPS));
     }
-    // The same number of turns for all: lanes shuffle inside. Blocks are whole, so those behind the end are among themselves.
+    // All lanes run the same number of iterations, as the shuffles need. K is a multiple of 32, so lanes beyond the end of the
+    // row never share a block with lanes inside.
     for (var from_ = 0u; from_ < K / 4u; from_ += WG) {
         let i = min(from_ + lid, K / 4u - 1u);
         let norm = vec4<f32>(norm_at(4u * i), norm_at(4u * i + 1u), norm_at(4u * i + 2u), norm_at(4u * i + 3u));
@@ -21,7 +22,7 @@ fn stage(lid: u32) {
         for (var n = 1u; n < 8u; n *= 2u) { largest = max(largest, subgroupShuffleXor(largest, n)); }
         var scale = 0.0;
         var inverse = 0.0;
-        // Below this a block counts as zero: the inverse would overflow.
+        // A block of smaller values is quantized to zero, since the inverse of its scale would overflow.
         if largest >= 1e-30 {
             scale = divide(largest, 127.0);
             inverse = divide(127.0, largest);
@@ -35,7 +36,7 @@ fn stage(lid: u32) {
         if from_ + lid < K / 4u {
             if NATURAL { staged_quants[i >> 2u][i & 3u] = word; }
             if PERMUTED {
-                // Of every eight the four even ones, then the four odd ones.
+                // Of every eight quants, the four even ones before the four odd ones.
                 let is_even = (i & 1u) == 0u;
                 let a = select(other, word, is_even) >> (8u * (i & 1u));
                 let b = select(word, other, is_even) >> (8u * (i & 1u));

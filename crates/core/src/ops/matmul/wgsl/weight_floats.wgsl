@@ -1,4 +1,4 @@
-// A weight $W of floats, as stored: $W_at gives number i.
+// A matrix $W of floats whose row width is no multiple of eight: elements 8i .. 8i + 8 of a row, read one by one by `$W_at`.
 fn $W_eight(row: u32, i: u32) -> Eight {
     var e: array<f32, 8>;
     for (var j = 0u; j < 8u; j++) {
