@@ -6,6 +6,7 @@ use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::cpu::scratch::Scratch;
 use onetrip_ir::expr::Expr;
 use onetrip_ir::kernel::{Arg, Code, Cost, Launch, Text};
+use onetrip_ir::kernel_id::KernelId;
 use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::Sig;
 
@@ -54,7 +55,7 @@ impl Lowering {
     }
 
     /// A lowering of one text kernel, which moves and computes the op's minimum.
-    pub fn text(kernel: impl Into<String>, args: Vec<Arg>, grid: Expr, cost: Cost, text: Text) -> Lowering {
+    pub fn text(kernel: impl Into<KernelId>, args: Vec<Arg>, grid: Expr, cost: Cost, text: Text) -> Lowering {
         debug_assert_eq!(args.len(), text.access.len());
         let code = Code::Text(Arc::new(text));
         Lowering::Steps {
@@ -66,7 +67,7 @@ impl Lowering {
     /// A lowering of one step on all inputs and outputs, which moves and computes the op's minimum.
     pub fn one(
         site: &OpSite,
-        kernel: impl Into<String>,
+        kernel: impl Into<KernelId>,
         grid: Expr,
         grain: usize,
         cost: Cost,

@@ -6,6 +6,7 @@
 use onetrip_ir::expr::{Bind, Expr};
 use onetrip_ir::formats::DType;
 use onetrip_ir::kernel::{Access, Arg, Code, Cost, Launch};
+use onetrip_ir::kernel_id::KernelId;
 use onetrip_ir::target::{Compute, CudaCaps, RowBucket, Target, WgslCaps};
 use onetrip_ir::tensor::{ShapeError, Sig};
 

@@ -28,7 +28,7 @@ use onetrip_ir::context::LoweringContext;
 use onetrip_ir::expr::{Bind, Expr};
 use onetrip_ir::formats::DType;
 use onetrip_ir::formats::tile::TILE_ROWS;
-use onetrip_ir::plan::Plan;
+use onetrip_ir::plan::{Dispatch, Plan};
 use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::ShapeError;
 use onetrip_ir::tensor::Slice;
@@ -71,6 +71,29 @@ impl Unit {
     }
 }
 
+/// What of a chain's run is measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Timed {
+    /// The time until the first dispatch begins.
+    Submit,
+    /// Every dispatch of an op.
+    Op(&'static str),
+    /// Every dispatch of one kernel: the op, and the kernel's name.
+    Kernel(&'static str, &'static str),
+}
+
+impl Timed {
+    /// True if the dispatch is measured.
+    pub fn is_of(&self, d: &Dispatch) -> bool {
+        let Some(kernel) = &d.kernel else { return false };
+        match self {
+            Timed::Submit => false,
+            Timed::Op(op) => kernel.op == *op,
+            Timed::Kernel(op, name) => kernel.is(op, name),
+        }
+    }
+}
+
 /// One point of one curve.
 pub struct Probe {
     /// The curve.
@@ -79,8 +102,8 @@ pub struct Probe {
     pub x: f64,
     /// What becomes of the time.
     pub unit: Unit,
-    /// Dispatches of the chain that are measured: those whose kernel begins so.
-    pub kernel: &'static str,
+    /// The dispatches of the chain that are measured.
+    pub timed: Timed,
     /// The chain begins with a dispatch that fills the caches of all workers with something else.
     pub cold: bool,
     /// The chain.
@@ -228,8 +251,8 @@ pub fn probes(formats: &[DType]) -> Probes {
     Ok(all)
 }
 
-fn probe(curve: impl Into<String>, x: f64, unit: Unit, kernel: &'static str, chain: Chain) -> Probe {
-    Probe { curve: curve.into(), x, unit, kernel, cold: false, chain }
+fn probe(curve: impl Into<String>, x: f64, unit: Unit, timed: Timed, chain: Chain) -> Probe {
+    Probe { curve: curve.into(), x, unit, timed, cold: false, chain }
 }
 
 /// `depth` times the same op on one input of `width`.
@@ -250,10 +273,9 @@ fn repeated(
 /// The least dispatch there is, and how the submission grows with the number of dispatches.
 fn launches() -> Probes {
     let chain = |depth| repeated(1, 16, depth, |c, x| c.push(Elementwise::scale(0.5), &[x]));
-    let mut all = vec![probe("launch", 0.0, Unit::Dispatch, "elementwise", chain(64)?)];
-    // No kernel is called so: the time before the first dispatch is meant.
+    let mut all = vec![probe("launch", 0.0, Unit::Dispatch, Timed::Op("elementwise"), chain(64)?)];
     for depth in [15, 63, 255] {
-        all.push(probe("submit", depth as f64 + 1.0, Unit::Dispatch, "submit", chain(depth)?));
+        all.push(probe("submit", depth as f64 + 1.0, Unit::Dispatch, Timed::Submit, chain(depth)?));
     }
     Ok(all)
 }
@@ -268,22 +290,22 @@ fn rows() -> Probes {
             let w = c.weight(1, width, DType::F32);
             c.push(norm.clone(), &[x, w])
         })?;
-        all.push(probe("rms_norm", width as f64, item, "rms_norm", chain));
+        all.push(probe("rms_norm", width as f64, item, Timed::Op("rms_norm"), chain));
         let chain = repeated(1, width, 24, |c, x| {
             let w = c.weight(1, width, DType::F32);
             c.push(Elementwise::add(), &[x, w])
         })?;
-        all.push(probe("elementwise", width as f64, item, "elementwise", chain));
+        all.push(probe("elementwise", width as f64, item, Timed::Op("elementwise"), chain));
         let chain = repeated(1, width, 24, |c, x| {
             let w = c.weight(1, width, DType::F32);
             c.push(Elementwise::glu(Unary::Silu), &[x, w])
         })?;
-        all.push(probe("elementwise.fn", width as f64, item, "elementwise", chain));
+        all.push(probe("elementwise.fn", width as f64, item, Timed::Op("elementwise"), chain));
         let chain = repeated(1, width, 24, |c, x| c.push(L2Norm { eps: 1e-6, dim: 64, view: None }, &[x]))?;
-        all.push(probe("l2_norm", width as f64, item, "l2_norm", chain));
+        all.push(probe("l2_norm", width as f64, item, Timed::Op("l2_norm"), chain));
         let half = Slice { group: width, start: width / 2, len: width / 2 };
         let chain = repeated(1, width, 24, |c, x| c.push(half.clone(), &[x]))?;
-        all.push(probe("slice", width as f64, item, "slice", chain));
+        all.push(probe("slice", width as f64, item, Timed::Op("slice"), chain));
         // One step of a sequence that has begun: SiLU and the heads' norms with it, or neither.
         for (curve, fused) in [("conv", false), ("conv.heads", true)] {
             let mut chain = Chain::new(1, 1, 2);
@@ -294,16 +316,16 @@ fn rows() -> Probes {
                 let state = chain.state(Sig::recurrent((TAPS - 1) * width));
                 chain.push(Conv { taps: TAPS, heads: fused.then(|| heads.clone()) }, &[x, w, state])?;
             }
-            all.push(probe(curve, width as f64, item, "conv", chain));
+            all.push(probe(curve, width as f64, item, Timed::Op("conv"), chain));
         }
         let gather = repeated(1, width, 24, |c, x| c.push(onetrip_core::ops::gather_rows::GatherRows, &[x]))?;
-        all.push(probe("gather_rows", width as f64, item, "gather_rows", gather));
+        all.push(probe("gather_rows", width as f64, item, Timed::Op("gather_rows"), gather));
         let chain = repeated(1, width, 24, |c, x| {
             let table = c.graph.rope_table(RopeSpec { inv_freq: vec![0.01; 32], factor: 1.0 });
             let rope = Rope { heads: width / 64, dim: 64, pairs: 32, neox: true, table, norm: None, view: None };
             c.push(rope, &[x])
         })?;
-        all.push(probe("rope", width as f64, item, "rope", chain));
+        all.push(probe("rope", width as f64, item, Timed::Op("rope"), chain));
     }
     for width in [256, 1024, 4096] {
         let mut chain = Chain::new(1, 1, 1);
@@ -313,23 +335,29 @@ fn rows() -> Probes {
             let x = chain.push(Embed { scale: 1.0 }, &[table])?;
             chain.push(Matmul::plain(), &[x, table])?;
         }
-        all.push(probe("embed", width as f64, item, "embed", chain));
+        all.push(probe("embed", width as f64, item, Timed::Op("embed"), chain));
         let chain = repeated(1, width, 8, |c, x| {
             let state = c.state(Sig::state(Cache { heads: width / 64, dim: 64 }, DType::F16));
             c.push(CacheWrite { pair: false, rope: None }, &[x, state])
         })?;
-        all.push(probe("cache_write", width as f64, item, "cache_write", chain));
+        all.push(probe("cache_write", width as f64, item, Timed::Op("cache_write"), chain));
         // Rows of activations rounded to 8 bits: the first launch of a matmul of many rows.
         let t = 256;
         let chain = repeated(t, width, 2, |c, x| {
             let w = c.weight(TILE_ROWS, width, DType::Q8_0);
             c.push(Matmul::plain(), &[x, w])
         })?;
-        all.push(probe("quantize", width as f64, Unit::Item { items: t as u64 }, "matmul/quantize", chain));
+        all.push(probe(
+            "quantize",
+            width as f64,
+            Unit::Item { items: t as u64 },
+            Timed::Kernel("matmul", "quantize"),
+            chain,
+        ));
     }
     for width in [1024, 32768, 262_144] {
         let chain = repeated(1, width, 4, |c, x| c.push(Sample { top: 0 }, &[x]))?;
-        all.push(probe("sample", width as f64, item, "sample", chain));
+        all.push(probe("sample", width as f64, item, Timed::Op("sample"), chain));
     }
     Ok(all)
 }
@@ -367,7 +395,7 @@ fn attentions() -> Probes {
             attend(&mut chain, true, if cold { 6 } else { 1 })?;
             let item = Unit::Item { items: HEADS as u64 };
             let name = format!("attention.decode.{dim}.{}", if cold { "cold" } else { "hot" });
-            all.push(Probe { cold, ..probe(name, keys as f64, item, "attention/decode", chain) });
+            all.push(Probe { cold, ..probe(name, keys as f64, item, Timed::Kernel("attention", "decode"), chain) });
         }
         for (t, l) in [(64, 64), (128, 256), (256, 512), (256, 1024)] {
             let mut chain = Chain::new(t, 1, l);
@@ -375,7 +403,13 @@ fn attentions() -> Probes {
             let keys = Expr::Pairs(None).eval(chain.bind()) as f64 / t as f64;
             // µs of one query of one head on one worker, by the keys it sees on average.
             let unit = Unit::Item { items: (HEADS * t) as u64 };
-            all.push(probe(format!("attention.prefill.{dim}"), keys, unit, "attention/prefill", chain));
+            all.push(probe(
+                format!("attention.prefill.{dim}"),
+                keys,
+                unit,
+                Timed::Kernel("attention", "prefill"),
+                chain,
+            ));
         }
     }
     Ok(all)
@@ -427,14 +461,14 @@ fn delta_nets() -> Probes {
                 net(&mut chain, fused, if cold { 6 } else { 1 })?;
                 let name = format!("delta_net.rows.{form}.{}", if cold { "cold" } else { "hot" });
                 let item = Unit::Item { items: HEADS as u64 };
-                all.push(Probe { cold, ..probe(name, x, item, "delta_net/rows", chain) });
+                all.push(Probe { cold, ..probe(name, x, item, Timed::Kernel("delta_net", "rows"), chain) });
             }
             let t = 256;
             let mut chain = Chain::new(t, 1, 2 * t);
             net(&mut chain, fused, 1)?;
             // µs of one token of one item.
             let unit = Unit::Item { items: (HEADS * t) as u64 };
-            all.push(probe(format!("delta_net.chunks.{form}"), x, unit, "delta_net/chunks", chain));
+            all.push(probe(format!("delta_net.chunks.{form}"), x, unit, Timed::Kernel("delta_net", "chunks"), chain));
         }
     }
     Ok(all)
@@ -459,7 +493,7 @@ fn epilogues() -> Probes {
             c.push(Matmul { products, outputs: vec![tree.clone()], norm: None }, &ins)
         })?;
         let unit = Unit::Item { items: (ROWS / TILE_ROWS) as u64 };
-        all.push(probe("epilogue", x, unit, "matmul", Chain { is_shared: true, ..chain }));
+        all.push(probe("epilogue", x, unit, Timed::Op("matmul"), Chain { is_shared: true, ..chain }));
     }
     Ok(all)
 }
@@ -503,7 +537,7 @@ fn stream(format: DType, kind: Stream, kb: u64, cold: bool) -> Result<Probe, Sha
         (Stream::Long, _) => "long",
     };
     let name = format!("stream.{}.{name}", format.name());
-    Ok(Probe { cold, ..probe(name, size as f64, Unit::Dispatch, "matmul", chain) })
+    Ok(Probe { cold, ..probe(name, size as f64, Unit::Dispatch, Timed::Op("matmul"), chain) })
 }
 
 fn matmuls(format: DType) -> Probes {
@@ -527,8 +561,8 @@ fn matmuls(format: DType) -> Probes {
         })?;
         chain.is_shared = true;
         let operations = Unit::Rate(2.0 * (rows * STREAM_K * n) as f64);
-        let kernel = if n > 8 && !format.is_float() { "matmul/gemm.tile16" } else { "matmul" };
-        all.push(probe(format!("matmul.{}", format.name()), n as f64, operations, kernel, chain));
+        let timed = if n > 8 && !format.is_float() { Timed::Kernel("matmul", "gemm") } else { Timed::Op("matmul") };
+        all.push(probe(format!("matmul.{}", format.name()), n as f64, operations, timed, chain));
     }
     Ok(all)
 }
@@ -544,8 +578,8 @@ mod tests {
         for mut p in probes(DType::ALL).expect("shapes") {
             let plan = p.chain.plan(Target::Cpu(Isa::detect())).expect("a plan");
             assert_eq!(plan.gaps().count(), 0, "{}", p.curve);
-            let found = plan.dispatches.iter().filter(|d| d.kernel.starts_with(p.kernel)).count();
-            assert!(found > 0 || p.kernel == "submit", "{} finds no {}", p.curve, p.kernel);
+            let found = plan.dispatches.iter().filter(|d| p.timed.is_of(d)).count();
+            assert!(found > 0 || p.timed == Timed::Submit, "{} finds no {:?}", p.curve, p.timed);
             assert!(p.chain.weights.iter().sum::<u64>() <= MOST_BYTES + FLUSH_BYTES + (8 << 20), "{}", p.curve);
             assert!(seen.insert((p.curve.clone(), p.x.to_bits())), "{} at {} twice", p.curve, p.x);
         }

@@ -74,7 +74,7 @@ fn taken(earlier: &Dispatch, later: &Dispatch) -> Vec<OperandId> {
 
 /// The items of a dispatch make parts of a row: columns or heads.
 fn makes_parts_of_rows(d: &Dispatch) -> bool {
-    matches!(d.op, "matmul" | "attention") && !d.kernel.ends_with("quantize")
+    matches!(d.op, "matmul" | "attention") && !d.runs("quantize")
 }
 
 /// An item of the dispatch reads whole rows of this operand.

@@ -21,6 +21,7 @@ use onetrip_ir::cpu::items::Items;
 use onetrip_ir::expr::Bind;
 use onetrip_ir::formats::tile::TILE_ROWS;
 use onetrip_ir::kernel::Cost;
+use onetrip_ir::kernel_id::KernelId;
 use onetrip_ir::plan::{BufRef, Dispatch, Operand, OperandId, Plan};
 use onetrip_ir::tensor::{Role, Sig};
 
@@ -142,11 +143,13 @@ impl<'p> Pricer<'p> {
     }
 
     fn cpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> f64 {
+        let no_kernel = KernelId::default();
+        let kernel = d.kernel.as_ref().unwrap_or(&no_kernel);
         let work = match d.op {
-            "matmul" if d.kernel.ends_with("quantize") || d.kernel.ends_with("+rows") => self.prologue_rows(d, bind),
+            "matmul" if d.runs("quantize") || d.runs("rows") && kernel.has_norm => self.prologue_rows(d, bind),
             "matmul" => self.matmul(d, bind, set),
-            "attention" if d.kernel.starts_with("attention/") => self.attention(d, bind, set),
-            "delta_net" if d.kernel.starts_with("delta_net/") => self.delta_net(d, bind, set),
+            "attention" if kernel.op == "attention" => self.attention(d, bind, set),
+            "delta_net" if kernel.op == "delta_net" => self.delta_net(d, bind, set),
             "conv" => self.conv(d, bind),
             _ => None,
         };
@@ -163,6 +166,8 @@ impl<'p> Pricer<'p> {
     /// A dispatch of a GPU by the curves of its op, launch included; none where there are none, and for steps that make
     /// nothing but scratch.
     fn gpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
+        let no_kernel = KernelId::default();
+        let kernel = d.kernel.as_ref().unwrap_or(&no_kernel);
         // Operands that are no values of the graph (the batch's words, scratch) may come first.
         let values = |is_written: bool| {
             d.operands.iter().filter(move |o| o.is_written == is_written).filter_map(|o| o.sig.as_ref())
@@ -180,7 +185,7 @@ impl<'p> Pricer<'p> {
                 // Shards of a weight are one of it.
                 let products = matrices().map(|o| o.what).collect::<std::collections::BTreeSet<_>>().len();
                 let is_pair = products > values(true).count();
-                let form = match (is_pair, d.kernel.contains("norm+")) {
+                let form = match (is_pair, kernel.has_norm) {
                     (true, _) => "pair",
                     (false, true) => "norm",
                     (false, false) => "sum",
@@ -203,11 +208,11 @@ impl<'p> Pricer<'p> {
                 (all > 0.0).then(|| stream.max(self.launch() + arithmetic))
             }
             // Measured with one row.
-            "attention" if (rows <= 8 || rows == bind.s) && d.kernel.starts_with("attention/") => {
+            "attention" if (rows <= 8 || rows == bind.s) && kernel.op == "attention" => {
                 let cache = d.operands.iter().filter_map(|o| o.sig.as_ref()).find_map(|s| s.cache())?;
                 self.time(&format!("attention.{}", measured_dim(cache.dim)), read)
             }
-            "attention" if d.kernel.starts_with("attention/") => {
+            "attention" if kernel.op == "attention" => {
                 let cache = values(false).find_map(|s| s.cache())?;
                 let dim = measured_dim(cache.dim);
                 let rate = self.rate(&format!("attention.prefill.{dim}"), rows as f64)?;
@@ -235,7 +240,7 @@ impl<'p> Pricer<'p> {
     fn prologue_rows(&self, d: &Dispatch, bind: Bind) -> Option<f64> {
         let x = d.operands.first()?.sig.as_ref()?;
         let rows = rounds(x.rows.eval(bind), d.grain, self.threads) as f64;
-        Some(rows * self.prologue(x.width, d.kernel.contains("norm+"), d.kernel.ends_with("quantize")))
+        Some(rows * self.prologue(x.width, has_norm(d), d.runs("quantize")))
     }
 
     fn matmul(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
@@ -277,16 +282,16 @@ impl<'p> Pricer<'p> {
                     1e6 * 2.0 * rows(s) * (k as u64 * n) as f64 / self.rate(&format!("matmul.{format}"), n as f64)?;
             }
         }
-        let is_q8 = d.kernel.contains("tile16") || d.kernel.contains("mixed");
-        let is_redone = d.kernel.contains("gemv_multi");
+        let is_q8 = d.kernel.as_ref().is_some_and(|k| k.has("tile16") || k.has("mixed"));
+        let is_redone = d.runs("gemv_multi");
         let prologue = match is_redone {
-            true => n as f64 * self.prologue(k, d.kernel.contains("norm+"), is_q8),
+            true => n as f64 * self.prologue(k, has_norm(d), is_q8),
             false => 0.0,
         };
         // The curve holds a launch, one rounded row of its own width and plain items.
         let stream = stream - self.launch() - self.prologue(STREAM_K, false, is_q8);
         let elements = (all_rows * n as f64).max(1.0);
-        let norm_flops = if d.kernel.contains("norm+") { 4 * k as u64 * n } else { 0 };
+        let norm_flops = if has_norm(d) { 4 * k as u64 * n } else { 0 };
         let products = 2 * all_rows as u64 * k as u64 * n;
         let extra = d.cost.flops.eval(bind).saturating_sub(products).saturating_sub(norm_flops) as f64 / elements;
         let items = d.grid.eval(bind) as f64;
@@ -307,7 +312,7 @@ impl<'p> Pricer<'p> {
         let scale = cache.dim as f64 / dim as f64;
         let items = d.grid.eval(bind);
         let share = rounds(items, d.grain, self.threads) as f64 / items.max(1) as f64;
-        if d.kernel.starts_with("attention/decode") {
+        if d.runs("decode") {
             let at = |how: &str| self.time(&format!("attention.decode.{dim}.{how}"), keys);
             let (hot, from_memory) = (at("hot")?, at("cold")?);
             // The heads of a group read the same keys: only one of them waits for memory.
@@ -325,9 +330,9 @@ impl<'p> Pricer<'p> {
         let items = d.grid.eval(bind).max(1);
         let elements = d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| s.role == Role::Recurrent);
         let state = elements.map(|s| s.width).max()? as f64 * bind.s as f64 / items as f64;
-        let form = if d.kernel.contains("conv") { "fused" } else { "plain" };
+        let form = if d.kernel.as_ref().is_some_and(|k| k.has("conv")) { "fused" } else { "plain" };
         let share = rounds(items, d.grain, self.threads) as f64 * bind.t as f64 / (bind.s as f64).max(1.0);
-        if d.kernel.starts_with("delta_net/rows") {
+        if d.runs("rows") {
             let at = |how: &str| self.time(&format!("delta_net.rows.{form}.{how}"), state);
             let (hot, from_memory) = (at("hot")?, at("cold")?);
             return Some(share * (hot + self.coldness(set) * (from_memory - hot).max(0.0)));
@@ -340,7 +345,7 @@ impl<'p> Pricer<'p> {
         let items = d.grid.eval(bind).max(1);
         let width = d.operands.first()?.sig.as_ref()?.width as f64;
         let share = rounds(items, d.grain, self.threads) as f64 / items as f64;
-        let curve = if d.kernel.ends_with("heads") { "conv.heads" } else { "conv" };
+        let curve = if d.runs("heads") { "conv.heads" } else { "conv" };
         Some(share * bind.t as f64 * self.time(curve, width)?)
     }
 
@@ -352,6 +357,11 @@ impl<'p> Pricer<'p> {
         let (hot, cold) = (cost(2e6), cost(f64::MAX));
         if cold <= hot { 1.0 } else { ((cost(set) - hot) / (cold - hot)).clamp(0.0, 1.0) }
     }
+}
+
+/// The dispatch norms its input rows itself.
+fn has_norm(d: &Dispatch) -> bool {
+    d.kernel.as_ref().is_some_and(|k| k.has_norm)
 }
 
 /// The nearest width of heads that is measured.

@@ -8,7 +8,7 @@ pub(crate) fn place(n: usize, d: &Dispatch) -> String {
     let mut formats: Vec<&str> = weights.collect();
     formats.dedup();
     let of = if formats.is_empty() { String::new() } else { format!(" of {}", formats.join(", ")) };
-    format!(" at dispatch {n} ({}: {}, {}{of})", d.name, d.op, d.kernel)
+    format!(" at dispatch {n} ({}: {}, {}{of})", d.name, d.op, d.kernel_name())
 }
 
 /// What is free; where much is not, that another program may have it.

@@ -123,7 +123,7 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
     // Layouts are in the signatures already.
     let plan = lower(graph, ctx, &Fuse::None, &Layouts::new(), device.name());
     let plan = Arc::new(plan.map_err(|e| wrong(e.to_string()))?);
-    result.kernels = plan.dispatches.iter().map(|d| d.kernel.clone()).collect();
+    result.kernels = plan.dispatches.iter().map(|d| d.kernel_name()).collect();
     device.set_guards(true);
     device.set_weights(weights)?;
     device.set_states(&states.iter().map(|s| s.bytes.len() as u64).collect::<Vec<_>>())?;

@@ -7,6 +7,7 @@ use crate::cpu::call::CpuCall;
 use crate::cpu::scratch::Scratch;
 use crate::expr::Expr;
 use crate::formats::DType;
+use crate::kernel_id::KernelId;
 
 /// What an op or step moves and computes.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,8 +113,8 @@ pub enum Arg {
 /// One launch of an op's lowering; becomes one dispatch of the plan.
 #[derive(Clone)]
 pub struct Launch {
-    /// Kernel and variant, as printed: `matmul/gemv_multi.tile16`.
-    pub kernel: String,
+    /// Kernel and variant.
+    pub kernel: KernelId,
     /// Code.
     pub code: Code,
     /// Operands, in the order in which the kernel addresses them.

@@ -12,6 +12,7 @@ pub mod device;
 pub mod expr;
 pub mod formats;
 pub mod kernel;
+pub mod kernel_id;
 pub mod plan;
 pub mod simd;
 pub mod target;

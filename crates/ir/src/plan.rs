@@ -9,6 +9,7 @@ use crate::commit::Commit;
 use crate::context::LoweringContext;
 use crate::expr::{Bind, Expr};
 use crate::kernel::{Code, Cost};
+use crate::kernel_id::KernelId;
 use crate::target::Target;
 use crate::tensor::Sig;
 
@@ -87,8 +88,8 @@ pub struct Dispatch {
     pub op: &'static str,
     /// Device it runs on.
     pub device: String,
-    /// Kernel and variant; empty where there is none.
-    pub kernel: String,
+    /// Kernel and variant; none for a gap.
+    pub kernel: Option<KernelId>,
     /// Its code; none for a gap.
     pub code: Option<Code>,
     /// Operands: where they lie.
@@ -167,6 +168,18 @@ pub struct Ledger {
     pub flops: u64,
     /// Bytes of weights held in a second layout.
     pub repacked_bytes: u64,
+}
+
+impl Dispatch {
+    /// The kernel's printed name; empty where there is none.
+    pub fn kernel_name(&self) -> String {
+        self.kernel.as_ref().map_or_else(String::new, KernelId::to_string)
+    }
+
+    /// True if its kernel is the one of this name of its op.
+    pub fn runs(&self, name: &str) -> bool {
+        self.kernel.as_ref().is_some_and(|k| k.name == name)
+    }
 }
 
 impl Plan {

@@ -168,7 +168,7 @@ impl Device for Emulated {
             }
             self.counts.dispatches += 1;
             if self.workspace.as_ref().iter().any(|b| *b != 0) {
-                return Err(DeviceError::Batch(format!("{} leaves counters behind", d.kernel)));
+                return Err(DeviceError::Batch(format!("{} leaves counters behind", d.kernel_name())));
             }
         }
         self.runs += 1;

@@ -57,7 +57,7 @@ fn cell(op: &str, target: Target) -> Cell {
                         has_all = false;
                         cell.gaps.insert(why);
                     }
-                    None => _ = cell.kernels.insert(d.kernel.clone()),
+                    None => _ = cell.kernels.insert(d.kernel_name()),
                 }
             }
         }

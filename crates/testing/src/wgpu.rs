@@ -260,10 +260,10 @@ pub fn texts_of(op: &str, kinds: &[WgslCaps]) -> Vec<(String, String, Arc<Text>)
         for (caps, compute) in kinds.iter().flat_map(|c| [(*c, Compute::Int8), (*c, Compute::F32)]) {
             let Some(plan) = lowered(&case, Target::Wgsl(caps), compute) else { continue };
             for d in plan.dispatches {
-                if let Some(Code::Text(text)) = d.code
+                if let Some(Code::Text(text)) = &d.code
                     && seen.insert(text.clone())
                 {
-                    out.push((d.kernel, case.name.clone(), text));
+                    out.push((d.kernel_name(), case.name.clone(), text.clone()));
                 }
             }
         }

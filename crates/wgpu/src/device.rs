@@ -365,10 +365,10 @@ impl Device for WgpuDevice {
             let why = "the kernel is not one in WGSL".to_string();
             return Err(DeviceError::Failed { device: self.adapter.clone(), at: format!(" at dispatch {n}"), why });
         };
-        let made = self.pipelines.get(&self.memory.device, &d.kernel, text);
+        let made = self.pipelines.get(&self.memory.device, &d.kernel_name(), text);
         let pipeline = made.map_err(|why| DeviceError::Failed {
             device: self.adapter.clone(),
-            at: format!(" at dispatch {n} ({}, {})", d.name, d.kernel),
+            at: format!(" at dispatch {n} ({}, {})", d.name, d.kernel_name()),
             why,
         })?;
         r.entries.push(Entry::Dispatch(n, pipeline));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use memmap2::{Mmap, MmapMut};
 use onetrip_core::probe::{Stamps, dispatch_times};
 use onetrip_core::record::record;
-use onetrip_cost::calibrate::{FLUSH, FLUSH_BYTES, MOST_BYTES, Probe, probes};
+use onetrip_cost::calibrate::{FLUSH, FLUSH_BYTES, MOST_BYTES, Probe, Timed, probes};
 use onetrip_cost::profile::{Caps, VERSION};
 use onetrip_cost::{Kind, Profile};
 use onetrip_cpu::CpuDevice;
@@ -181,7 +181,7 @@ fn run(probe: &mut Probe, arena: &Arena, device: &mut CpuDevice, repeat: usize) 
     let recording = record(&plan, device, &mut Stamps)?;
     let mut batch = probe.chain.batch(PAGE_LEN);
     batch.fill_rope(&plan.ropes);
-    let measured = plan.dispatches.iter().map(|d| d.kernel.starts_with(probe.kernel) && d.name != FLUSH);
+    let measured = plan.dispatches.iter().map(|d| probe.timed.is_of(d) && d.name != FLUSH);
     let is_measured: Vec<bool> = measured.collect();
     let start = Instant::now();
     let (mut found, mut turn) = (vec![], 0);
@@ -193,9 +193,9 @@ fn run(probe: &mut Probe, arena: &Arena, device: &mut CpuDevice, repeat: usize) 
             continue;
         }
         let stamps = device.stamps();
-        let s = match probe.kernel {
+        let s = match probe.timed {
             // Until the first dispatch begins.
-            "submit" => stamps.first().copied(),
+            Timed::Submit => stamps.first().copied(),
             _ => {
                 let (times, _) = dispatch_times(stamps);
                 let times: Vec<f64> = times.iter().zip(&is_measured).filter(|(_, m)| **m).map(|(t, _)| *t).collect();

@@ -158,7 +158,7 @@ fn with_prediction(table: &str, plan: &Plan, tick: Option<&Tick>, assume: bool) 
 fn dispatches(plan: &Plan, bind: Bind, tick: Option<&Tick>, assume: bool) -> Vec<Value> {
     let row = |(n, d): (usize, &Dispatch)| {
         json!({
-            "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel,
+            "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel_name(),
             "bytes_read": d.cost.read.eval(bind), "bytes_written": d.cost.written.eval(bind),
             "flops": d.cost.flops.eval(bind), "gap": d.gap,
             "predicted_us": tick.and_then(|t| t.dispatches.get(n)), "assumed": assume && d.gap.is_some(),

@@ -262,7 +262,7 @@ impl<'a> Row<'a> {
     fn json(&self, n: usize, tick: f64) -> Value {
         let (d, t) = (self.dispatch, self.time);
         json!({
-            "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel, "us": t.map(|t| t.median),
+            "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel_name(), "us": t.map(|t| t.median),
             "us_min": t.map(|t| t.min), "us_max": t.map(|t| t.max),
             "share": t.map(|t| if tick > 0.0 { t.median / tick } else { 0.0 }),
             "bytes": self.bytes, "flops": self.flops, "bytes_per_s": self.rate(self.bytes), "flop_per_s": self.rate(self.flops),
@@ -280,7 +280,7 @@ impl<'a> Row<'a> {
         let marginal = self.marginal.map_or("–".into(), |us| format!("{us:.1}"));
         let off = off_cell(self.off());
         let (bytes, flops) = (rate(self.bytes), rate(self.flops));
-        vec![n.to_string(), d.name.clone(), d.kernel.clone(), us, range, marginal, predicted, off, part, bytes, flops]
+        vec![n.to_string(), d.name.clone(), d.kernel_name(), us, range, marginal, predicted, off, part, bytes, flops]
     }
 }
 
@@ -297,7 +297,7 @@ fn kind_predicted(kind: &Kind, rows: &[Row]) -> Option<f64> {
 fn kind_json(kind: &Kind, rows: &[Row]) -> Value {
     let predicted = kind_predicted(kind, rows);
     json!({
-        "name": kind.name, "kernel": rows[kind.rows[0]].dispatch.kernel, "rows": kind.rows, "adds_us": kind.marginal,
+        "name": kind.name, "kernel": rows[kind.rows[0]].dispatch.kernel_name(), "rows": kind.rows, "adds_us": kind.marginal,
         "predicted_us": predicted, "predicted_off": predicted.zip(kind.marginal).and_then(|(p, a)| off(p, a.median)),
     })
 }
@@ -307,7 +307,7 @@ fn kind_cells(kind: &Kind, rows: &[Row]) -> Vec<String> {
     let us = |us: Option<f64>| us.map_or("–".into(), |us| format!("{us:.2}"));
     vec![
         kind.name.clone(),
-        rows[kind.rows[0]].dispatch.kernel.clone(),
+        rows[kind.rows[0]].dispatch.kernel_name(),
         kind.rows.len().to_string(),
         us(kind.marginal.map(|s| s.median)),
         kind.marginal.map_or(String::new(), |s| format!("{:.2}–{:.2}", s.min, s.max)),

@@ -11,6 +11,7 @@ use onetrip_ir::expr::Expr;
 use onetrip_ir::formats::DType;
 use onetrip_ir::formats::planes::Planes;
 use onetrip_ir::kernel::{Access, Arg, Code, Cost, Launch, Text};
+use onetrip_ir::kernel_id::KernelId;
 use onetrip_ir::target::{Compute, CudaCaps, Target};
 use onetrip_ir::tensor::Slice;
 use onetrip_ir::tensor::{Layout, Sig};
@@ -162,10 +163,11 @@ impl Unit {
     }
 
     /// The step.
-    pub fn launch(self, kernel: impl Into<String>, grid: Expr, cost: Cost) -> Launch {
+    pub fn launch(self, kernel: impl Into<KernelId>, grid: Expr, cost: Cost) -> Launch {
         let (kernel, n) = (kernel.into(), self.args.len());
         let entry: String =
-            kernel.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>() + "_kernel";
+            kernel.to_string().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>()
+                + "_kernel";
         let fields: Vec<String> = (0..n).map(|i| format!("void* a{i};")).collect();
         let params: Vec<String> = (0..n).map(|i| format!("void* a{i}")).collect();
         let names: Vec<String> = (0..n).map(|i| format!("a{i}")).collect();
@@ -189,7 +191,7 @@ impl Unit {
     }
 
     /// A lowering of this one step.
-    pub fn lower(self, kernel: impl Into<String>, grid: Expr, cost: Cost) -> Lowering {
+    pub fn lower(self, kernel: impl Into<KernelId>, grid: Expr, cost: Cost) -> Lowering {
         Lowering::Steps { launches: vec![self.launch(kernel, grid, cost)], scratch: vec![] }
     }
 }

@@ -10,6 +10,7 @@ use onetrip_ir::expr::Expr;
 use onetrip_ir::formats::DType;
 use onetrip_ir::formats::planes::Planes;
 use onetrip_ir::kernel::{Access, Arg, Code, Cost, Launch, Text};
+use onetrip_ir::kernel_id::KernelId;
 use onetrip_ir::target::{Target, WgslCaps};
 use onetrip_ir::tensor::Slice;
 use onetrip_ir::tensor::{Layout, Sig};
@@ -33,7 +34,7 @@ const SPLIT_K: &str = include_str!("wgsl/split_k.wgsl");
 
 /// A kernel in the making.
 pub(crate) struct Wgsl {
-    kernel: String,
+    kernel: KernelId,
     workgroup: u32,
     source: String,
     args: Vec<Arg>,
@@ -68,9 +69,9 @@ pub(crate) fn tree(tree: &Tree, leaf: &dyn Fn(usize) -> String) -> String {
 
 impl Wgsl {
     /// A kernel of this name in plans, run in workgroups of `workgroup` threads (`WG` in its text).
-    pub fn new(kernel: impl Into<String>, workgroup: u32) -> Wgsl {
+    pub fn new(kernel: impl Into<KernelId>, workgroup: u32) -> Wgsl {
         let mut w = Wgsl { kernel: kernel.into(), workgroup, source: String::new(), args: vec![], access: vec![] };
-        w.line(format!("// {}", w.kernel.clone()));
+        w.line(format!("// {}", w.kernel));
         w.number("WG", workgroup as usize);
         w.bind("batch", "u32", Arg::Batch, Access::Read);
         w.line("struct Eight { a: vec4<f32>, b: vec4<f32> }");

@@ -137,7 +137,7 @@ impl Planner<'_> {
             name: node.name.clone(),
             op: node.op.name(),
             device: self.device.to_string(),
-            kernel: launch.as_ref().map_or(String::new(), |s| s.kernel.clone()),
+            kernel: launch.as_ref().map(|s| s.kernel.clone()),
             args: vec![],
             operands: vec![],
             grid: launch.as_ref().map_or(Expr::Const(0), |s| s.grid.clone()),

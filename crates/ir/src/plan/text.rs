@@ -63,7 +63,7 @@ impl Plan {
         let row = |(n, d): (usize, &super::Dispatch)| {
             let kernel = match d.gap {
                 Some(why) => format!("GAP {why}"),
-                None => d.kernel.clone(),
+                None => d.kernel_name(),
             };
             let grid = bind.map_or(d.grid.to_string(), |b| d.grid.eval(b).to_string());
             let (r, w, f) = (size(&d.cost.read), size(&d.cost.written), size(&d.cost.flops));

@@ -5,6 +5,7 @@
 //! is counted from the end of the one before to its own, whatever of it went on beside that one.
 
 use onetrip_engine::step::Engine;
+use onetrip_ir::kernel_id::KernelId;
 use onetrip_ir::plan::{Dispatch, Plan};
 
 use crate::support::fail::Fail;
@@ -37,10 +38,10 @@ fn kind_of(d: &Dispatch) -> String {
 
 /// The kinds of a plan's dispatches, in the order in which they come first.
 pub fn kinds(plan: &Plan) -> Vec<Kind> {
-    let mut all: Vec<(Kind, &str)> = vec![];
+    let mut all: Vec<(Kind, &Option<KernelId>)> = vec![];
     for (n, d) in plan.dispatches.iter().enumerate() {
         let name = kind_of(d);
-        match all.iter_mut().find(|(k, kernel)| k.name == name && *kernel == d.kernel) {
+        match all.iter_mut().find(|(k, kernel)| k.name == name && **kernel == d.kernel) {
             Some((kind, _)) => kind.rows.push(n),
             None => all.push((Kind { name, rows: vec![n], marginal: None }, &d.kernel)),
         }

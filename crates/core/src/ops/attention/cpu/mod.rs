@@ -124,7 +124,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
         };
         return Lowering::one(
             site,
-            format!("attention/decode.{form}"),
+            KernelId::new("attention", "decode").variants(form),
             Expr::T * op.heads,
             1,
             op.cost(site),

@@ -137,8 +137,11 @@ fn decode_split_kv(op: &Attention, site: &OpSite, keys: &str, values: &str) -> L
     }
     unit.shared(shared).part(HEADS).part(include_str!("step_kv.cu")).part(include_str!("decode_split_kv_simt.cu"));
     let scratch = vec![Expr::T * (op.heads * splits * (op.dim + 4) * 4)];
-    let launch =
-        unit.launch(format!("attention/decode_split_kv.{}", form(op)), Expr::T * (blocks * splits), op.cost(site));
+    let launch = unit.launch(
+        KernelId::new("attention", "decode_split_kv").variants(form(op)),
+        Expr::T * (blocks * splits),
+        op.cost(site),
+    );
     Lowering::Steps { launches: vec![launch], scratch }
 }
 
@@ -164,7 +167,7 @@ fn decode_split_kv_mma(op: &Attention, site: &OpSite, cache: &str) -> Lowering {
     unit.part(include_str!("softmax.cu")).part(include_str!("decode_split_kv_mma.cu"));
     let scratch = vec![Expr::T * (op.heads * clusters * (op.dim + 4) * 4)];
     let grid = Expr::T * (blocks * clusters * cluster);
-    let launch = unit.launch(format!("attention/decode_split_kv.{}", form(op)), grid, op.cost(site));
+    let launch = unit.launch(KernelId::new("attention", "decode_split_kv").variants(form(op)), grid, op.cost(site));
     Lowering::Steps { launches: vec![launch], scratch }
 }
 
@@ -202,11 +205,8 @@ fn decode_batched(op: &Attention, site: &OpSite, caches: [&str; 2]) -> Option<Lo
     unit.part(include_str!("softmax.cu")).part(include_str!("decode_batched.cu"));
     let scratch = vec![(Expr::T * groups + resident_blocks) * (together * (op.dim + 4) * 4)];
     let fragment = if out.is_mma_fragment() { format!(".{}-fragment", out.dtype.name()) } else { String::new() };
-    let launch = unit.launch(
-        format!("attention/decode_batched.{}{fragment}", form(op)),
-        Expr::from(resident_blocks),
-        op.cost(site),
-    );
+    let id = KernelId::new("attention", "decode_batched").variant(format!("{}{fragment}", form(op)));
+    let launch = unit.launch(id, Expr::from(resident_blocks), op.cost(site));
     Some(Lowering::Steps { launches: vec![launch], scratch })
 }
 

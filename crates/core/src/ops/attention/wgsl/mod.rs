@@ -151,7 +151,7 @@ fn one(op: &Attention, site: &OpSite, rows: usize, of: Form) -> One {
         Form::SplitKv { workgroup, together, .. } => ("decode_split_kv", workgroup, for_each_head(together)),
         Form::PrefillMma(cut) => ("prefill_mma", cut.threads() as u32, String::new()),
     };
-    let mut w = Wgsl::new(format!("attention/{kernel}.{form}"), workgroup);
+    let mut w = Wgsl::new(KernelId::new("attention", kernel).variants(form), workgroup);
     let mut grid = Expr::T * op.heads;
     let mut split = 1;
     if let Form::SplitKv { lanes_per_key, splits, together, .. } = of {

@@ -42,11 +42,18 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     let kind = if site.bucket.is_small() { "rows" } else { "chunks" };
     let rows = if site.bucket.is_small() { FEW } else { CHUNK };
     let kernel = Kernel { op: op.clone(), filter, rows, in_place: site.ins[o.state].is_state() };
-    Lowering::one(site, format!("delta_net/{kind}.{form}"), Expr::S * op.k_heads, 1, op.cost(site), move |c, s| {
-        while let Some(range) = c.items.take() {
-            range.for_each(|item| kernel.item(c, s, item / kernel.op.k_heads, item % kernel.op.k_heads));
-        }
-    })
+    Lowering::one(
+        site,
+        KernelId::new("delta_net", kind).variants(form),
+        Expr::S * op.k_heads,
+        1,
+        op.cost(site),
+        move |c, s| {
+            while let Some(range) = c.items.take() {
+                range.for_each(|item| kernel.item(c, s, item / kernel.op.k_heads, item % kernel.op.k_heads));
+            }
+        },
+    )
 }
 
 struct Kernel {

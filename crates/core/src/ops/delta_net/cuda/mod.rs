@@ -61,10 +61,10 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
     let cost = op.cost(site);
     if op.norm.is_none() || finish {
-        return unit.lower(format!("delta_net/columns.{form}"), grid, cost);
+        return unit.lower(KernelId::new("delta_net", "columns").variants(form), grid, cost);
     }
     let (rest_cost, norm) = norm_launch(op, site);
-    let first = unit.launch(format!("delta_net/columns.{form}"), grid, rest_cost);
+    let first = unit.launch(KernelId::new("delta_net", "columns").variants(form), grid, rest_cost);
     Lowering::Steps { launches: vec![first, norm], scratch: vec![] }
 }
 
@@ -116,7 +116,7 @@ fn set_state(unit: &mut Unit, op: &DeltaNet, site: &OpSite) {
 }
 
 /// Many rows in chunks; none where heads do not fit the kernel's tiles or its shared memory.
-fn chunks(op: &DeltaNet, site: &OpSite, form: &str) -> Option<Lowering> {
+fn chunks(op: &DeltaNet, site: &OpSite, form: &'static str) -> Option<Lowering> {
     let (o, has_conv) = (op.operands(), matches!(op.front, Front::Conv { .. }));
     let (row_stride, own) = (op.k_dim + 4, op.v_heads / op.k_heads);
     let first_shared = 4 * (2 * CHUNK * row_stride + CHUNK * (CHUNK + 4) + 2 * own * CHUNK);
@@ -191,7 +191,7 @@ fn chunks(op: &DeltaNet, site: &OpSite, form: &str) -> Option<Lowering> {
     unit.write("OUT", "float", Arg::Out(0)).shared(shared(buffers));
     unit.part(TENSOR).part(CONV).part(include_str!("chunked.cu"));
     let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
-    let second = unit.launch(format!("delta_net/chunks.{form}"), grid, rest_cost);
+    let second = unit.launch(KernelId::new("delta_net", "chunks").variants(form), grid, rest_cost);
     Some(Lowering::Steps { launches: [first, second].into_iter().chain(norm).collect(), scratch })
 }
 

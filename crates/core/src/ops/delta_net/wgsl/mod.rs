@@ -25,7 +25,7 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
         (None, Some(_)) => "norm",
         (None, None) => "plain",
     };
-    let mut w = Wgsl::new(format!("delta_net/rows.{form}"), WG);
+    let mut w = Wgsl::new(KernelId::new("delta_net", "rows").variants(form), WG);
     w.number("K_HEADS", op.k_heads);
     w.number("V_HEADS", op.v_heads);
     w.number("K_DIM", op.k_dim);

@@ -138,11 +138,11 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
         ins: site.ins.len(),
         rows: rows.clone(),
     });
-    let norm = if op.norm.is_some() { "norm+" } else { "" };
+    let id = |name| KernelId::new("matmul", name).norm(op.norm.is_some());
     let cost = op.cost(site);
     let operands = (0..site.ins.len()).map(Arg::In).chain((0..site.outs.len()).map(Arg::Out));
-    let launch = |name: String, args: Vec<Arg>, grid, cost, code: CpuKernel| Launch {
-        kernel: name,
+    let launch = |kernel: KernelId, args: Vec<Arg>, grid, cost, code: CpuKernel| Launch {
+        kernel,
         code: Code::Cpu(code),
         args,
         grid,
@@ -153,7 +153,7 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     let needs_rows = q8 || op.norm.is_some();
     if site.bucket.is_small() || !needs_rows {
         let code: CpuKernel = Arc::new(move |c, s| kernel.small(c, s));
-        let name = format!("matmul/{norm}gemv_multi.{form}");
+        let name = id("gemv_multi").quantizing(q8).variant(form);
         return Lowering::Steps {
             launches: vec![launch(name, operands.collect(), tiles.into(), cost, code)],
             scratch: vec![],
@@ -176,18 +176,12 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     );
     let args: Vec<Arg> = operands.chain([Arg::Scratch(0), Arg::Scratch(1)]).collect();
     let first = kernel.clone();
-    let what = if q8 { "quantize" } else { "rows" };
+    let prologue_id = id(if q8 { "quantize" } else { "rows" }).quantizing(q8);
     Lowering::Steps {
         launches: vec![
+            launch(prologue_id, args.clone(), rows, prologue, Arc::new(move |c, s| first.prologue_launch(c, s))),
             launch(
-                format!("matmul/{norm}{what}"),
-                args.clone(),
-                rows,
-                prologue,
-                Arc::new(move |c, s| first.prologue_launch(c, s)),
-            ),
-            launch(
-                format!("matmul/gemm.{form}"),
+                KernelId::new("matmul", "gemm").variant(form),
                 args,
                 tiles.into(),
                 product,

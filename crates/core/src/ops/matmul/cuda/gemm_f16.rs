@@ -82,10 +82,13 @@ impl Cuda<'_> {
         unit.part(HALF).part(include_str!("convert.cu"));
         let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         let flops = if op.norm.is_some() { rows.clone() * (4 * k) } else { Expr::Const(0) };
-        let norm = if op.norm.is_some() { "norm+" } else { "" };
         let cost = Cost::of(read, rows.clone() * (2 * k), flops);
         let groups = if as_fragment { Expr::CeilDiv(Box::new(rows), 8) * 8 } else { rows };
-        unit.launch(format!("matmul/{norm}convert.{}", dtype(half).name()), groups, cost)
+        unit.launch(
+            KernelId::new("matmul", "convert").norm(op.norm.is_some()).variant(dtype(half).name()),
+            groups,
+            cost,
+        )
     }
 
     /// The tree as a product with a bias and a residual, if it is no more than that.
@@ -160,7 +163,7 @@ impl Cuda<'_> {
         let groups = (count / 8).div_ceil(256 * VECTORS);
         // At most two operations for each element: a multiply by the scale, and an addition of the min.
         let cost = Cost::of(sig.bytes(), Expr::from(2 * count), Expr::from(2 * count));
-        Some(unit.launch(format!("matmul/dequantize.{}", dtype(half).name()), groups.into(), cost))
+        Some(unit.launch(KernelId::new("matmul", "dequantize").variant(dtype(half).name()), groups.into(), cost))
     }
 
     fn gemm(&self, half: Rounding, weight: Arg, sum: &Sum, to: Arg) -> Launch {
@@ -176,8 +179,12 @@ impl Cuda<'_> {
         let cost = Cost::of(read, m.clone() * (4 * n), flops);
         let (bias, residual) = (sum.bias.is_some(), sum.residual.is_some());
         let gemm = Gemm { dtype: dtype(half), m, n, k, bias, residual };
-        let plus = if residual { "+residual" } else { "" };
-        let kernel = format!("matmul/cublaslt.{}{}{plus}", dtype(half).name(), if bias { "+bias" } else { "" });
+        let mut kernel = KernelId::new("matmul", "cublaslt").variant(dtype(half).name());
+        for (added, is_there) in [("bias", bias), ("residual", residual)] {
+            if is_there {
+                kernel = kernel.variant(added);
+            }
+        }
         Launch { kernel, code: Code::Library(gemm), args, grid: Expr::Const(1), grain: 1, cost, grid_syncs: 0 }
     }
 
@@ -270,7 +277,7 @@ impl Cuda<'_> {
         let read = site.ins[w0..].iter().fold(rows.clone() * (2 * k), |a, s| a + s.bytes());
         let grid = Expr::CeilDiv(Box::new(rows), tile_t as u64) * tiles;
         Some(unit.launch(
-            format!("matmul/gemm_{}_mma", dtype(half).name()),
+            KernelId::new("matmul", if half == Rounding::Bf16 { "gemm_bf16_mma" } else { "gemm_f16_mma" }),
             grid,
             Cost::of(read, cost.written, self.product_flops()),
         ))

@@ -25,10 +25,9 @@ impl Cuda<'_> {
             unit.part(WEIGHTS).part(include_str!("prologue.cu"));
             let flops = if op.norm.is_some() { rows.clone() * (4 * k) } else { Expr::Const(0) };
             let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
-            let norm = if op.norm.is_some() { "norm+" } else { "" };
-            let what = if int8 { "quantize" } else { "rows" };
+            let id = KernelId::new("matmul", if int8 { "quantize" } else { "rows" });
             launches.push(unit.launch(
-                format!("matmul/{norm}{what}"),
+                id.norm(op.norm.is_some()).quantizing(int8),
                 rows.clone(),
                 Cost::of(read, made.clone(), flops),
             ));
@@ -68,7 +67,7 @@ impl Cuda<'_> {
         let read = site.ins[op.first_weight()..].iter().fold(made + raw_x, |a, s| a + s.bytes());
         let grid = Expr::CeilDiv(Box::new(rows), TILE as u64) * tiles;
         launches.push(unit.launch(
-            format!("matmul/gemm_f32_simt.{}", self.form()),
+            KernelId::new("matmul", "gemm_f32_simt").variant(self.form()),
             grid,
             Cost::of(read, cost.written, cost.flops),
         ));

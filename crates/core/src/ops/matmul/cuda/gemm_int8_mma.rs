@@ -48,8 +48,11 @@ impl Cuda<'_> {
         unit.part(WEIGHTS).part(include_str!("quantize.cu"));
         let read = site.ins[..op.first_weight()].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         let flops = if op.norm.is_some() { site.ins[0].rows.clone() * (4 * k) } else { Expr::Const(0) };
-        let norm = if op.norm.is_some() { "norm+" } else { "" };
-        unit.launch(format!("matmul/{norm}quantize"), EIGHT.into(), Cost::of(read, made, flops))
+        unit.launch(
+            KernelId::new("matmul", "quantize").norm(op.norm.is_some()).quantizing(true),
+            EIGHT.into(),
+            Cost::of(read, made, flops),
+        )
     }
 
     fn products_of_quants(&self, [q, eo]: [bool; 2], made: Expr) -> Option<Launch> {

@@ -203,7 +203,8 @@ impl Cuda<'_> {
         let cost = Cost::of(read, cost.written, self.product_flops());
         let grid = Expr::CeilDiv(Box::new(rows), 8 * TILES[1] as u64) * (all_tiles * shape.cluster);
         let fragment = if site.outs.iter().any(Sig::is_mma_fragment) { "-fragment" } else { "" };
-        Some(unit.launch(format!("matmul/gemm_skinny.{}{fragment}", dtype(half).name()), grid, cost))
+        let id = KernelId::new("matmul", "gemm_skinny").variant(format!("{}{fragment}", dtype(half).name()));
+        Some(unit.launch(id, grid, cost))
     }
 }
 

@@ -156,8 +156,8 @@ impl Cuda<'_> {
             .replace("GEMV_STREAMS", &run)
             .replace("GEMV_OUTPUTS", &outputs);
         unit.part(WEIGHTS).part(&text);
-        let norm = if op.norm.is_some() { "norm+" } else { "" };
-        Some(unit.lower(format!("matmul/{norm}gemv.{}", self.form()), groups.into(), op.cost(site)))
+        let id = KernelId::new("matmul", "gemv").norm(op.norm.is_some()).quantizing(any_int8).variant(self.form());
+        Some(unit.lower(id, groups.into(), op.cost(site)))
     }
 
     /// Two CUDA texts: the loads of operands that are issued before the products, which needs at most one output element for

@@ -120,7 +120,9 @@ impl Cuda<'_> {
             .replace("UNIT_OUTPUTS", &outputs)
             .replace("UNIT_FETCHES", &fetches);
         unit.part(WEIGHTS).part(&text);
-        let norm = if op.norm.is_some() { "norm+" } else { "" };
-        Some(unit.lower(format!("matmul/{norm}gemv_multi.{}", self.form()), groups.into(), op.cost(site)))
+        let any_int8 = self.products.iter().any(|p| p.int8);
+        let id =
+            KernelId::new("matmul", "gemv_multi").norm(op.norm.is_some()).quantizing(any_int8).variant(self.form());
+        Some(unit.lower(id, groups.into(), op.cost(site)))
     }
 }

@@ -17,7 +17,7 @@ impl Plan<'_> {
         }
         let caps = caps(self.site.target);
         let name = if rounded.is_some() { "int8" } else { "f32" };
-        let mut w = self.begin(&format!("matmul/gemv_multi.{name}x4"), WG);
+        let mut w = self.begin(KernelId::new("matmul", "gemv_multi").variant(format!("{name}x4")), WG);
         w.number("ROWS", 8);
         w.line("alias Sums = array<vec4<f32>, ROWS>;");
         let mut w = w.reductions(&caps);

@@ -246,7 +246,7 @@ impl Plan<'_> {
         slice.tree.leaves().into_iter().filter(|&l| l < self.weights.len()).collect()
     }
 
-    fn begin(&self, name: &str, workgroup: u32) -> Wgsl {
+    fn begin(&self, name: impl Into<KernelId>, workgroup: u32) -> Wgsl {
         let mut w = Wgsl::new(name, workgroup);
         w.number("K", self.k);
         w.size("rows", &self.rows());
@@ -414,7 +414,8 @@ impl Plan<'_> {
         // the weight, and the row is staged fewer times.
         let is_long = staged && self.k >= LONG && caps.invocations >= WG_LONG;
         let workgroup = if is_long { WG_LONG } else { WG };
-        let mut w = self.begin(&format!("matmul/{}.{name}", if rows == 1 { "gemv" } else { "gemv_multi" }), workgroup);
+        let mut w =
+            self.begin(KernelId::new("matmul", if rows == 1 { "gemv" } else { "gemv_multi" }).variant(name), workgroup);
         // Rows of a weight that the lanes of a row compute one after the other. More of them make fewer workgroups recompute
         // the prologue, but need enough rows in all to fill the GPU.
         let all: usize = self.site.outs.iter().map(|s| s.width).sum();
@@ -476,7 +477,7 @@ impl Plan<'_> {
 
     fn gemm_f32_simt(&self, rounded: Option<Arg>, normed: Option<Arg>) -> Launch {
         let name = if rounded.is_some() { "int8" } else { "f32" };
-        let mut w = self.begin(&format!("matmul/gemm_f32_simt.{name}"), WG_TILE);
+        let mut w = self.begin(KernelId::new("matmul", "gemm_f32_simt").variant(name), WG_TILE);
         w.line("var<workgroup> tile_x: array<f32, 2048>;");
         w.line("var<workgroup> tile_w: array<f32, 2048>;");
         if let Some(arg) = rounded {

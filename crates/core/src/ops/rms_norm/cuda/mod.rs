@@ -44,9 +44,9 @@ impl Norm<'_> {
         };
         let (kind, form) = match with {
             With::Nothing => (0, ""),
-            With::Residual => (1, "+residual"),
-            With::Gate => (2, "+gate"),
-            With::Sum => (3, "+sum"),
+            With::Residual => (1, "residual"),
+            With::Gate => (2, "gate"),
+            With::Sum => (3, "sum"),
         };
         unit.set("WITH", kind);
         match with {
@@ -56,6 +56,8 @@ impl Norm<'_> {
         unit.part(include_str!("rms_norm.cu"));
         let name = if self.l2 { "l2_norm" } else { "rms_norm" };
         let by = if row_threads == 32 { "warps" } else { "blocks" };
-        unit.lower(format!("{name}/{by}{form}"), groups(&out.rows, out.width / self.dim, 256 / row_threads), cost)
+        let id = KernelId::new(name, by);
+        let id = if form.is_empty() { id } else { id.variant(form) };
+        unit.lower(id, groups(&out.rows, out.width / self.dim, 256 / row_threads), cost)
     }
 }
