@@ -3,8 +3,8 @@
 //
 // Greedy sampling ends there. A random draw has to find ranks in the order of descending logits (lower ids first among equal
 // ones). It does so without a sort, by radix select: a histogram of 256 bins over the 8 highest bits of the keys, then over the
-// next 8 bits of the keys in the chosen bin, and so on. Weights are fixed-point integers in units of 2^-40, so that sums, and with
-// them draws, do not depend on the order of the atomic additions.
+// next 8 bits of the keys in the chosen bin, and so on. Weights are fixed-point integers in units of 2^-40, so that sums, and
+// with them draws, do not depend on the order of the atomic additions.
 //
 // v1: 38 blocks per row, scalar loads: 8 µs for 152k logits on an H200.
 // v2: 16-byte loads by twice as many blocks; the batch's words are read before the wait for the logits.

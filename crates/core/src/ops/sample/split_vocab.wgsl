@@ -1,5 +1,5 @@
-// For a large vocabulary: each of SLICES workgroups finds the best token of a slice and publishes it; the last of them to finish
-// combines the slices and goes on alone.
+// For a large vocabulary: each of SLICES workgroups finds the best token of a slice and publishes it (plus 1, as published words
+// must not be zero); the last of them to finish combines the slices and goes on alone.
 const PER: u32 = (V + SLICES - 1u) / SLICES;
 var<private> best_of_slices: vec2<u32>;
 
