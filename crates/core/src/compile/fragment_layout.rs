@@ -5,8 +5,8 @@
 use crate::graph::{Graph, Source};
 use onetrip_ir::context::LoweringContext;
 
-/// Marks a value as MMA fragment layout if its only consumer accepts that layout and its producer can emit it. Other values stay
-/// f32.
+/// Marks a value as MMA fragment layout if its only consumer accepts that layout and its producer can emit it. Other values
+/// stay f32.
 pub(super) fn choose(graph: &mut Graph, ctx: &LoweringContext) {
     for reader in 0..graph.nodes.len() {
         let node = &graph.nodes[reader];
