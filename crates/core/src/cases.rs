@@ -1,5 +1,4 @@
-//! What the cases of ops are run with: random inputs, batches and weights, and the plan of a case. Running them on a device
-//! is another crate's.
+//! Random inputs, batches and weights for the cases of ops, and the plan of a case. Another crate runs them on a device.
 
 use crate::compile::layout::Layouts;
 use crate::compile::lower::lower;
@@ -39,24 +38,25 @@ impl Rng {
         self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
     }
 
-    /// Below `n`.
+    /// A random integer below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.bits() % n.max(1)
     }
 
-    /// Roughly normal, variance 1: the sum of four uniform numbers.
+    /// A roughly normal number of mean 0 and variance 1: a scaled sum of four uniform ones.
     pub fn normal(&mut self) -> f32 {
         let sum: f32 = (0..4).map(|_| (self.bits() >> 40) as f32 / (1u64 << 24) as f32).sum();
         (sum - 2.0) * 3f32.sqrt()
     }
 
-    /// Many of them.
+    /// `n` numbers from [`Rng::normal`].
     pub fn normals(&mut self, n: usize) -> Vec<f32> {
         (0..n).map(|_| self.normal()).collect()
     }
 }
 
-/// Random ragged batch of `t` tokens in `s` sequences, the longest of which ends at `l`; pages in random order.
+/// A random ragged batch of `t` tokens in `s` sequences, the longest of which ends at `l`, with pages in random order. Also
+/// returns the number of pages.
 pub fn random_batch(rng: &mut Rng, Bind { t, s, l }: Bind, vocabulary: u64, ropes: &[RopeSpec]) -> (StepBatch, usize) {
     let mut batch = StepBatch { page_len: PAGE_LEN, ..Default::default() };
     let pages_each = (l as usize).div_ceil(PAGE_LEN as usize);
@@ -73,7 +73,7 @@ pub fn random_batch(rng: &mut Rng, Bind { t, s, l }: Bind, vocabulary: u64, rope
         let at = i as usize * pages_each;
         let pages = order[at..at + pages_each].to_vec();
         let sample = SampleParams { top: 5, temperature: i as f32 * 0.7, seed: rng.bits(), ..Default::default() };
-        // Slots in another order than the sequences, and one that is nobody's.
+        // Slots in another order than the sequences; slot 0 belongs to no sequence.
         let slot = (s - i) as u32;
         batch.push(&ids, first as u32, SeqSpan { pages, slot, sample, ..Default::default() });
     }
@@ -82,7 +82,7 @@ pub fn random_batch(rng: &mut Rng, Bind { t, s, l }: Bind, vocabulary: u64, rope
     (batch, total)
 }
 
-/// Stores random numbers in a weight's type and layout; also gives what they are.
+/// A random weight in its type and layout, and the elements that it holds after rounding.
 pub fn random_weight(rng: &mut Rng, sig: &Sig, rows: usize) -> (AlignedBytes, RefTensor) {
     let k = sig.width;
     let numbers: Vec<f32> = rng.normals(rows * k).iter().map(|x| x * 0.5).collect();
@@ -102,7 +102,7 @@ pub fn random_weight(rng: &mut Rng, sig: &Sig, rows: usize) -> (AlignedBytes, Re
     if sig.role == Role::Weight(Layout::Planes)
         && let Some(planes) = Planes::new(sig.dtype, rows, k)
     {
-        // What the planes hold is what the kernel is compared with: they may round scales.
+        // The kernel is compared with the elements that the planes hold, because planes may round scales.
         let packed = planes.packed(stored.as_ref());
         data = planes.values(&packed, rows);
         stored = AlignedBytes::copy_of(&packed);
@@ -110,14 +110,14 @@ pub fn random_weight(rng: &mut Rng, sig: &Sig, rows: usize) -> (AlignedBytes, Re
     (stored, RefTensor { width: k, data })
 }
 
-/// Uniform random f32 from `low` to `high`, as bytes and as numbers: `[rows][width]`.
+/// Uniform random f32 from `low` to `high`, `[rows][width]`, as bytes and as a tensor.
 pub fn uniform(rng: &mut Rng, width: usize, rows: usize, low: f32, high: f32) -> (AlignedBytes, RefTensor) {
     let mut one = || low + (high - low) * (rng.bits() >> 40) as f32 / (1u64 << 24) as f32;
     let data: Vec<f32> = (0..rows * width).map(|_| one()).collect();
     (AlignedBytes::copy_of(bytemuck::cast_slice(&data)), RefTensor { width, data })
 }
 
-/// A stored weight in interleaved tiles; none where the format or width has no such layout.
+/// Repacks a stored weight into interleaved tiles of 16 rows; `None` where the format or width has no such layout.
 pub fn repack(dtype: DType, k: usize, rows: usize, stored: &[u8]) -> Option<AlignedBytes> {
     let layout = tile_layout(dtype, k)?;
     let row_bytes = dtype.row_bytes(k)?;
@@ -129,8 +129,8 @@ pub fn repack(dtype: DType, k: usize, rows: usize, stored: &[u8]) -> Option<Alig
     Some(out)
 }
 
-/// The signature of a case's input on a target: quantized matrices lie in planes on GPUs, and in tiles on the CPU only
-/// where activations are int8.
+/// The signature of a case's input on a target: quantized matrices are in planes on GPUs, and in tiles on the CPU only where
+/// activations are int8.
 pub fn on_target(sig: &Sig, target: Target, compute: Compute) -> Sig {
     let role = match sig.role {
         Role::Weight(_) if target.is_text() && planes::spec(sig.dtype).is_some() => Role::Weight(Layout::Planes),
@@ -140,13 +140,13 @@ pub fn on_target(sig: &Sig, target: Target, compute: Compute) -> Sig {
     Sig { role, ..sig.clone() }
 }
 
-/// The plan of a case on a target: what the selftest runs, without a device.
+/// The plan of a case on a target, as the selftest runs it; it needs no device.
 pub fn case_plan(case: &Case, target: Target) -> Result<Plan, ShapeError> {
     let (graph, ctx) = case_graph(case, target)?;
     lower(graph, ctx, &Fuse::None, &Layouts::new(), "test")
 }
 
-/// The op of a case as a graph, and what follows it; the inputs of both as weights and states in their order.
+/// The graph of a case: its op and the op that follows, with the inputs of both as weights and states, numbered in order.
 pub fn case_graph(case: &Case, target: Target) -> Result<(Graph, LoweringContext), ShapeError> {
     let inv_freq = (0..rope_pairs(&case.op)).map(|i| 10000f32.powf(-(i as f32) / 32.0)).collect();
     let mut graph = Graph { ropes: vec![RopeSpec { inv_freq, factor: 1.0 }], ..Default::default() };
@@ -179,7 +179,7 @@ pub fn case_graph(case: &Case, target: Target) -> Result<(Graph, LoweringContext
     Ok((graph, ctx))
 }
 
-/// Pairs of the rotary table that an op wants.
+/// The pairs per row of the rotary table that an op reads; 1 for an op without a table.
 fn rope_pairs(op: &Op) -> usize {
     let rope = match op {
         Op::Rope(r) => Some(r),

@@ -1,4 +1,4 @@
-//! Putting kernel text together, one assembler for each kernel language. The shared pieces of text lie beside them.
+//! Assembles kernel text: one assembler for each kernel language, with the text that kernels share beside it.
 
 pub mod cuda;
 pub(crate) mod wgsl;

@@ -1,4 +1,5 @@
-//! From a graph to a plan, pass by pass: choose [`layout`]s, fuse, choose MMA fragment layouts, [`lower`] every node, colour slots.
+//! From a graph to a plan, pass by pass: choose weight [`layout`]s, fuse, choose activations in MMA fragment layout,
+//! [`lower`] every node, assign slots by graph colouring.
 
 mod fragment_layout;
 pub mod layout;

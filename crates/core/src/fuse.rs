@@ -1,4 +1,4 @@
-//! Applying the rules: each rule in the order of the list, wherever it fits, tried against the device's lowering.
+//! Applies the rules in the order of their list, each wherever it matches and the device's lowering has a kernel.
 
 use crate::fuse::rewrite::Rewrite;
 use crate::graph::{Graph, Node};
@@ -11,28 +11,28 @@ pub mod rewrite;
 pub mod rules;
 pub use rules::{RULES, Rule};
 
-/// How often each rule fired, and where it was refused.
+/// How often each rule was applied, and where it was refused.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// Rule and number of rewrites, in the order of the list.
+    /// Each rule's name and its number of rewrites, in the order of the list.
     pub fired: Vec<(&'static str, usize)>,
-    /// Refusals.
+    /// Places where the device has no kernel for what a rule would make, each once.
     pub refused: Vec<Refusal>,
 }
 
 /// Which rules to apply.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Fuse {
-    /// All.
+    /// All rules.
     All,
-    /// None: op by op.
+    /// No rules: the plan runs op by op.
     None,
-    /// Some, by name.
+    /// The rules with these names.
     Some(Vec<String>),
 }
 
 impl Fuse {
-    /// `all`, `none`, or names separated by commas. The error names the nearest rule.
+    /// Parses `all`, `none`, or names separated by commas. For an unknown name the error suggests the nearest rule.
     pub fn parse(text: &str) -> Result<Fuse, String> {
         match text {
             "all" => Ok(Fuse::All),
@@ -51,7 +51,7 @@ impl Fuse {
         }
     }
 
-    /// True if the rule is wanted.
+    /// Whether the rule is to be applied.
     pub fn has(&self, rule: &str) -> bool {
         match self {
             Fuse::All => true,
@@ -75,7 +75,7 @@ pub fn fuse_assuming(graph: &mut Graph, ctx: &LoweringContext, wanted: &Fuse, as
         while at < graph.nodes.len() {
             match (rule.find)(graph, ctx, at) {
                 Some(rewrite) => match apply(graph, ctx, rewrite, assume) {
-                    // What was made, or what is next to it, may fit again: q takes k, then v.
+                    // The made node, or its neighbour, may match again: merging q with k makes a node that merges with v.
                     Ok(first) => {
                         fired += 1;
                         at = at.min(first).saturating_sub(1);
@@ -97,8 +97,8 @@ pub fn fuse_assuming(graph: &mut Graph, ctx: &LoweringContext, wanted: &Fuse, as
     report
 }
 
-/// Gives the place of the first node that changed. `Err(Some)` is a refusal by the device, `Err(None)` a place where the
-/// order of nodes forbids the rewrite.
+/// Applies a rewrite and returns the index of the first node that changed. `Err(Some)` is a refusal: the node's name and the
+/// reason. `Err(None)` means that the order of reads and writes forbids the rewrite here.
 fn apply(
     graph: &mut Graph,
     ctx: &LoweringContext,
@@ -133,7 +133,7 @@ fn apply(
     }
 }
 
-/// A made node has the outputs that it takes over, and a kernel.
+/// Checks that a made node has outputs of the shapes that it replaces, and, unless `assume`, that it has a kernel.
 fn fits(graph: &Graph, ctx: &LoweringContext, node: &Node, assume: bool) -> Result<(), Option<(String, String)>> {
     let refusal = |why: String| Err(Some((node.name.clone(), why)));
     match node.op.shape(&graph.sigs(&node.ins)) {
@@ -149,8 +149,8 @@ fn fits(graph: &Graph, ctx: &LoweringContext, node: &Node, assume: bool) -> Resu
     }
 }
 
-/// Puts nodes in the place of others, at the first of `places` (of those that go) that keeps the order of reads and
-/// writes; none does not change the graph.
+/// Replaces the nodes `remove` by the nodes `made`, which are inserted at the first of `places` (indices of removed nodes) that
+/// keeps the order of reads and writes valid. Where neither does, it leaves the graph unchanged and returns `None`.
 fn replace(graph: &mut Graph, remove: &[usize], made: Vec<Node>, places: [usize; 2]) -> Option<()> {
     let mut gone: Vec<(usize, Node)> = remove.iter().rev().map(|&i| (i, graph.nodes.remove(i))).collect();
     for place in places {

@@ -1,4 +1,4 @@
-//! The graph: ops in the order of the mathematics, as a model definition writes them, and what the rules make of it.
+//! The graph: ops in the order of the model's mathematics, as its model definition writes them. Rules rewrite it in place.
 
 use crate::lowering::OpSite;
 use crate::ops::Op;
@@ -17,7 +17,7 @@ pub enum Source {
     Weight(usize),
     /// A state of the engine, by its index, as it is before the step.
     State(usize),
-    /// Given with the batch, in a listing of another engine: a mask, or rows of which there are none.
+    /// Given with the batch, in a recorded listing of another engine: an attention mask, or a value without rows.
     Batch,
     /// An output of a node.
     Node,
@@ -30,14 +30,14 @@ pub struct Value {
     pub name: String,
     /// Shape and type.
     pub sig: Sig,
-    /// Where it comes from.
+    /// Whether it is a weight, a state, given with the batch, or made by a node.
     pub source: Source,
 }
 
 /// One op of the graph.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Name in the model definition: `blk.3.attn_norm`; fused nodes join the names of their parts.
+    /// Name in the model definition, such as `blk.3.attn_norm`; a fused node has the joined names of the nodes it replaces.
     pub name: String,
     /// The op.
     pub op: Op,
@@ -67,7 +67,7 @@ impl Graph {
         self.values.len() - 1
     }
 
-    /// Appends an op; gives its outputs.
+    /// Appends an op and returns its outputs.
     pub fn push(
         &mut self,
         name: impl Into<String>,
@@ -81,7 +81,7 @@ impl Graph {
         Ok(outs)
     }
 
-    /// A rotary table, shared with an equal one that is there already.
+    /// The index of a rotary table: that of an equal table if there is one, else of a new one.
     pub fn rope_table(&mut self, spec: RopeSpec) -> usize {
         if let Some(i) = self.ropes.iter().position(|r| *r == spec) {
             return i;
@@ -121,7 +121,7 @@ impl Graph {
         }
     }
 
-    /// Infers all signatures again, after a value took the place of another.
+    /// Infers all signatures again, after a rewrite replaced a value by another one.
     pub fn infer(&mut self) -> Result<(), ShapeError> {
         for i in 0..self.nodes.len() {
             let sigs = self.nodes[i].op.shape(&self.sigs(&self.nodes[i].ins))?;
@@ -132,7 +132,7 @@ impl Graph {
         Ok(())
     }
 
-    /// The node makes and moves no element in any batch: its values, besides weights and states, have no rows.
+    /// Whether the node computes and moves no element in any batch: its values, except weights and states, have no rows.
     pub fn moves_nothing(&self, node: &Node) -> bool {
         let mut sigs = node.ins.iter().chain(&node.outs).map(|&v| &self.values[v].sig);
         let has_no_rows = |s: &Sig| s.rows.constant() == Some(0);
@@ -140,7 +140,7 @@ impl Graph {
             && sigs.all(|s| s.is_weight() || s.is_state() || has_no_rows(s))
     }
 
-    /// Index of the state that a value is a version of.
+    /// The index of the state of which a value is a version; `None` for values that are no states.
     pub fn state_of(&self, value: ValueId) -> Option<usize> {
         let mut value = value;
         loop {
@@ -160,7 +160,8 @@ impl Graph {
         }
     }
 
-    /// Every node's inputs exist before it, and no version of a state is read after the next one is written.
+    /// Checks that every node's inputs exist before it, that no version of a state is read after the next one is written, and
+    /// that all outputs are made.
     pub fn check_order(&self) -> Result<(), String> {
         let mut made: Vec<bool> = self.values.iter().map(|v| v.source != Source::Node).collect();
         let mut overwritten = vec![false; self.values.len()];

@@ -17,18 +17,18 @@ pub struct OpSite {
     pub ins: Vec<Sig>,
     /// Signatures of the outputs.
     pub outs: Vec<Sig>,
-    /// How many rows the plan is for.
+    /// The row bucket that the plan is built for.
     pub bucket: RowBucket,
-    /// Every sequence has one token: row i is that of sequence i.
+    /// Every sequence has exactly one token, so that row i belongs to sequence i.
     pub one_each: bool,
     /// Precision of activations.
     pub compute: Compute,
-    /// Where it will run.
+    /// The kernel language and the device's capabilities.
     pub target: Target,
 }
 
 impl OpSite {
-    /// The cost of reading all inputs once and writing all outputs once, with so many operations.
+    /// The cost of reading all inputs once and writing all outputs once, with this many flops.
     pub fn streams(&self, flops: Expr) -> Cost {
         let sum = |sigs: &[Sig]| sigs.iter().fold(Expr::Const(0), |a, s| a + s.bytes());
         Cost { read: sum(&self.ins), written: sum(&self.outs), flops }
@@ -44,17 +44,17 @@ pub enum Lowering {
         /// Bytes of each scratch slot.
         scratch: Vec<Expr>,
     },
-    /// There is no kernel here, and why.
+    /// There is no kernel at this site, for this reason.
     Gap(&'static str),
 }
 
 impl Lowering {
-    /// There is a kernel.
+    /// Whether there is a kernel.
     pub fn is_there(&self) -> bool {
         matches!(self, Lowering::Steps { .. })
     }
 
-    /// A lowering of one text kernel, which moves and computes the op's minimum.
+    /// A lowering that is one launch of a text kernel, with the given cost.
     pub fn text(kernel: impl Into<KernelId>, args: Vec<Arg>, grid: Expr, cost: Cost, text: Text) -> Lowering {
         debug_assert_eq!(args.len(), text.access.len());
         let code = Code::Text(Arc::new(text));
@@ -64,7 +64,7 @@ impl Lowering {
         }
     }
 
-    /// A lowering of one step on all inputs and outputs, which moves and computes the op's minimum.
+    /// A lowering that is one launch of CPU code, with the given cost. Its arguments are all inputs, then all outputs.
     pub fn one(
         site: &OpSite,
         kernel: impl Into<KernelId>,

@@ -31,22 +31,22 @@ pub mod state_read;
 pub mod state_write;
 pub mod window;
 
-/// What an op computes.
+/// The definition of an op's result, from which the reference computes it.
 pub enum Meaning {
-    /// A naive f32 function.
+    /// A plain f32 function: the op is a primitive.
     Direct(Box<dyn Fn(&mut RefCall)>),
-    /// The same as these ops: the reference of a fused op cannot drift from its parts.
+    /// A list of other ops: the op is fused, and its reference cannot drift from the ops that it replaces.
     Decomposition(Parts),
 }
 
-/// A test case of an op: the op on inputs of these shapes, with the bytes and flops it must claim, by hand.
+/// A test case of an op: the op on inputs of these shapes, with the bytes and flops that its cost must be, counted by hand.
 #[derive(Clone)]
 pub struct Case {
     /// Name in the table of cases.
     pub name: String,
-    /// The op.
+    /// The op under test.
     pub op: Op,
-    /// Its inputs.
+    /// Signatures of its inputs, in order.
     pub ins: Vec<Sig>,
     /// Optional consumer of output 0, with its other inputs: tests the layouts that a producer and its consumer agree on.
     pub then: Option<(Op, Vec<Sig>)>,
@@ -58,12 +58,13 @@ pub struct Case {
     pub tolerance: f32,
     /// Precision of activations.
     pub compute: Compute,
-    /// Inputs whose numbers are drawn from a range (f32, as stored): input, lowest, highest.
+    /// Inputs whose elements (f32) are drawn uniformly from a range: index of the input, lowest, highest.
     pub ranges: Vec<(usize, f32, f32)>,
 }
 
 impl Case {
-    /// A case without a counted cost and with the usual tolerance for f32 kernels.
+    /// A case on a batch of `t` tokens, `s` sequences and context `l`, without an asserted cost and with the usual tolerance
+    /// for f32 kernels.
     pub fn new(name: impl Into<String>, op: impl Into<Op>, ins: Vec<Sig>, (t, s, l): (u64, u64, u64)) -> Case {
         let batch = Bind { t, s, l };
         Case {
@@ -85,18 +86,18 @@ impl Case {
         self
     }
 
-    /// Gives its first output to another op, with these inputs behind it; what that makes is the case's output.
+    /// Passes the first output to another op, whose other inputs follow it; the outputs of the case are those of this op.
     pub fn then(mut self, op: impl Into<Op>, ins: Vec<Sig>) -> Case {
         self.then = Some((op.into(), ins));
         self
     }
 
-    /// All inputs: its own, then those of what follows.
+    /// All inputs: those of the op, then the other inputs of the op that follows.
     pub fn all_ins(&self) -> impl Iterator<Item = &Sig> {
         self.ins.iter().chain(self.then.iter().flat_map(|(_, ins)| ins))
     }
 
-    /// Draws the numbers of an f32 input evenly from a range, where ordinary random numbers would make no sense.
+    /// Draws the elements of an f32 input uniformly from a range, where normally distributed ones would make no sense.
     pub fn between(mut self, input: usize, low: f32, high: f32) -> Case {
         self.ranges.push((input, low, high));
         self
@@ -123,21 +124,21 @@ pub trait OpDef: Sized {
     fn ggml(&self) -> &'static str;
     /// Signatures of the outputs.
     fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError>;
-    /// What it computes.
+    /// The definition of the op's result.
     fn meaning(&self) -> Meaning;
-    /// The least it can move and compute.
+    /// The minimum: the bytes that any implementation must read and write, and the flops that it must compute.
     fn cost(&self, site: &OpSite) -> Cost;
-    /// How it runs on the CPU.
+    /// The launches on the CPU, or a gap.
     fn cpu(&self, site: &OpSite) -> Lowering;
-    /// How it runs in CUDA C++.
+    /// The launches in CUDA C++, or a gap.
     fn cuda(&self, site: &OpSite) -> Lowering;
-    /// How it runs in WGSL.
+    /// The launches in WGSL, or a gap.
     fn wgsl(&self, site: &OpSite) -> Lowering;
-    /// Its test cases.
+    /// Test cases, which run on every device.
     fn cases() -> Vec<Case>;
 }
 
-/// Makes the enum of ops and the forwarders from the one list.
+/// Generates the enum of ops, and the methods that forward to each op, from one list.
 macro_rules! ops {
     ($($Name:ident = $path:path),* $(,)?) => {
         /// Any op.
@@ -157,11 +158,11 @@ macro_rules! ops {
             pub fn shape(&self, ins: &[Sig]) -> Result<Vec<Sig>, ShapeError> {
                 match self { $(Op::$Name(op) => op.shape(ins)),* }
             }
-            /// What it computes.
+            /// The definition of the op's result.
             pub fn meaning(&self) -> Meaning { match self { $(Op::$Name(op) => op.meaning()),* } }
-            /// The least it can move and compute.
+            /// The minimum of bytes and flops.
             pub fn cost(&self, site: &OpSite) -> Cost { match self { $(Op::$Name(op) => op.cost(site)),* } }
-            /// How it runs on the site's target.
+            /// The launches on the site's target, or a gap.
             pub fn lower(&self, site: &OpSite) -> Lowering {
                 match (self, site.target) {
                     $((Op::$Name(op), Target::Cpu(_)) => op.cpu(site),
@@ -198,7 +199,8 @@ ops! {
 }
 
 impl Op {
-    /// The type in which its kernel here accepts its first input in MMA fragment layout ([`onetrip_ir::tensor::Role::MmaFragment`]).
+    /// The element type in which the op's kernel at this site accepts its first input in MMA fragment layout
+    /// ([`onetrip_ir::tensor::Role::MmaFragment`]); `None` where it does not.
     pub fn accepts_fragment_layout(&self, site: &OpSite) -> Option<DType> {
         match (self, site.target) {
             (Op::Matmul(op), Target::Cuda(_)) => op.accepts_fragment_layout(site),
@@ -206,7 +208,7 @@ impl Op {
         }
     }
 
-    /// It has a kernel here that gives an output in MMA fragment layout of a type.
+    /// Whether the op has a kernel at this site that writes output `output` in MMA fragment layout with elements of `dtype`.
     pub fn emits_fragment_layout(&self, site: &OpSite, output: usize, dtype: DType) -> bool {
         if !matches!((self, site.target), (Op::Matmul(_) | Op::Attention(_), Target::Cuda(_))) {
             return false;

@@ -1,30 +1,30 @@
-//! How activations are rounded where they meet a weight. Kernels, the reference and tests all ask here.
+//! The type that activations are converted to for the product with a weight. Kernels, the reference and tests all ask here.
 
 use crate::lowering::OpSite;
 use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::{Layout, Sig};
 
-/// What an activation is rounded to.
+/// The type that activations are converted to before a product.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rounding {
-    /// It stays f32.
+    /// Activations stay f32.
     None,
     /// int8 in blocks of 32, each with a scale.
     Int8,
-    /// f16; what is too large for it becomes the largest f16. The weight is rounded to f16 as well.
+    /// f16, where values out of range become the largest finite f16. The weight is rounded to f16 as well.
     F16,
-    /// bf16, and so is the weight.
+    /// bf16. The weight is rounded to bf16 as well.
     Bf16,
 }
 
 impl Rounding {
-    /// Multiplies in 16-bit numbers, as tensor cores do.
+    /// Whether the factors have 16 bits, as tensor cores take them.
     pub fn is_half(self) -> bool {
         matches!(self, Rounding::F16 | Rounding::Bf16)
     }
 
-    /// Largest error of a product, relative to the largest product, that comes of rounding the *weight*: products are
-    /// compared with those of rounded activations, but with weights as they are.
+    /// The largest error of a result, relative to the largest result, that rounding the *weight* can cause. The reference
+    /// rounds activations but not weights, so tests must allow this error.
     pub fn tolerance(self) -> f32 {
         match self {
             Rounding::None | Rounding::Int8 => 0.0,
@@ -33,7 +33,7 @@ impl Rounding {
         }
     }
 
-    /// Rounds one number to 16 bits; other kinds of rounding need a block and leave it.
+    /// Rounds one element to 16 bits. The other kinds return it unchanged: int8 needs a whole block for its scale.
     pub fn half(self, x: f32) -> f32 {
         match self {
             Rounding::F16 => half::f16::from_f32(x.clamp(-65504.0, 65504.0)).to_f32(),
@@ -43,7 +43,7 @@ impl Rounding {
     }
 }
 
-/// Whether a target multiplies matrices of 16-bit numbers faster than f32.
+/// Whether a target has matrix instructions with 16-bit factors.
 fn has_tensor_cores(target: Target) -> bool {
     match target {
         Target::Cpu(_) => false,
@@ -52,15 +52,16 @@ fn has_tensor_cores(target: Target) -> bool {
     }
 }
 
-/// How activations are rounded that meet this weight, in a plan for so many rows.
+/// The type that activations are converted to for the product with this weight, in a plan for this row bucket.
 ///
-/// `--compute` says how far rounding may go; a kernel may be more exact. Few rows wait for memory, so int8 serves
-/// quantized weights and f32 all others; with many rows arithmetic counts, and tensor cores take 16-bit numbers.
+/// `--compute` is the lowest precision allowed; a kernel may be more exact. With few rows a product is bound by memory
+/// bandwidth, so activations are int8 for quantized weights and f32 for all others; with many rows it is bound by arithmetic,
+/// and tensor cores take 16-bit factors.
 pub fn rounding(weight: &Sig, compute: Compute, target: Target, bucket: RowBucket) -> Rounding {
     let has_quants = weight.layout() != Layout::Stored;
     let halves = has_tensor_cores(target) && weight.width.is_multiple_of(32);
     let is_wgsl = matches!(target, Target::Wgsl(_));
-    // From 9 rows on no int8 kernel is faster: it would have to scale the sums of each block of 32.
+    // From 9 rows on no int8 kernel is faster, because it would have to scale the integer sums of every block of 32.
     let halves = halves && bucket >= RowBucket::R9To64;
     match compute {
         Compute::F32 => Rounding::None,
@@ -73,7 +74,7 @@ pub fn rounding(weight: &Sig, compute: Compute, target: Target, bucket: RowBucke
 }
 
 impl OpSite {
-    /// How activations are rounded that meet this weight here.
+    /// The type that activations are converted to for the product with this weight at this site.
     pub fn rounding(&self, weight: &Sig) -> Rounding {
         rounding(weight, self.compute, self.target, self.bucket)
     }

@@ -1,4 +1,4 @@
-//! Probes: what is done around every dispatch of the one run loop, besides running it.
+//! Probes: callbacks before and after every dispatch in the loop that records a plan.
 
 use onetrip_ir::device::Device;
 use onetrip_ir::plan::Dispatch;
@@ -11,7 +11,7 @@ pub trait Probe {
     fn after(&mut self, n: usize, dispatch: &Dispatch, device: &mut dyn Device);
 }
 
-/// Does nothing.
+/// A probe that does nothing.
 pub struct Silent;
 
 impl Probe for Silent {
@@ -19,7 +19,7 @@ impl Probe for Silent {
     fn after(&mut self, _: usize, _: &Dispatch, _: &mut dyn Device) {}
 }
 
-/// Records a time stamp before and after every dispatch; the gaps between them are measured too.
+/// Records a time stamp before and after every dispatch, so that the gaps between dispatches are measured too.
 pub struct Stamps;
 
 impl Probe for Stamps {
@@ -32,7 +32,7 @@ impl Probe for Stamps {
     }
 }
 
-/// Time of each dispatch and of the gaps between them, from the stamps of one run, in seconds.
+/// The time of each dispatch, and the sum of the gaps between dispatches, from the stamps of one run, in seconds.
 pub fn dispatch_times(stamps: &[f64]) -> (Vec<f64>, f64) {
     let times = stamps.chunks_exact(2).map(|s| s[1] - s[0]).collect();
     let gaps = stamps.get(1..).unwrap_or(&[]).chunks_exact(2).map(|s| s[1] - s[0]).sum();

@@ -1,4 +1,4 @@
-//! The one run loop: it records the dispatches of a plan, with a probe before and after each.
+//! The only loop that records the dispatches of a plan, with a probe before and after each.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::probe::Probe;
 use onetrip_ir::device::{Device, DeviceError, Recording};
 use onetrip_ir::plan::Plan;
 
-/// Records a plan. A tick is then `submit(recording, batch)`.
+/// Records a plan once. Every tick is then `submit(recording, batch)`.
 pub fn record(plan: &Arc<Plan>, device: &mut dyn Device, probe: &mut dyn Probe) -> Result<Recording, DeviceError> {
     device.begin(plan);
     for (n, dispatch) in plan.dispatches.iter().enumerate() {
@@ -17,8 +17,9 @@ pub fn record(plan: &Arc<Plan>, device: &mut dyn Device, probe: &mut dyn Probe) 
     Ok(device.finish())
 }
 
-/// Shows a device all dispatches of some plans at once, without running them: one that compiles kernels does that on all
-/// processors, where one plan after the other would leave most of them idle. What does not compile is said when it is recorded.
+/// Shows a device all dispatches of several plans at once, without running them. A device that compiles kernels then
+/// compiles them in parallel on all processors, most of which would be idle if the plans came one after the other. A kernel
+/// that does not compile is reported when its plan is recorded.
 pub fn prepare(plans: impl IntoIterator<Item = Plan>, device: &mut dyn Device) {
     let mut plans = plans.into_iter();
     let Some(mut joint) = plans.next() else { return };

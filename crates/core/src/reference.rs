@@ -1,4 +1,4 @@
-//! The reference interpreter: what ops mean, in plain f32, one op after the other.
+//! The reference interpreter: evaluates ops by their definitions, in plain f32, one after the other.
 
 use half::f16;
 
@@ -12,46 +12,46 @@ use onetrip_ir::formats::DType;
 use onetrip_ir::simd::{Isa, Q8Rows, q8_row_bytes, simd};
 use onetrip_ir::tensor::{Cache, Sig};
 
-/// A value of the reference: numbers, or a state by its index.
+/// A value of the reference: a tensor, or a state by its index.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RefValue {
-    /// `rows × width` numbers.
+    /// `rows × width` elements in f32.
     Tensor(RefTensor),
-    /// A state.
+    /// Index of a state.
     State(usize),
 }
 
-/// Numbers, row by row.
+/// A matrix of f32, row by row.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct RefTensor {
     /// Elements in a row.
     pub width: usize,
-    /// All rows.
+    /// All rows, one after the other.
     pub data: Vec<f32>,
 }
 
 impl RefTensor {
-    /// The rows.
+    /// The number of rows.
     pub fn rows(&self) -> usize {
         self.data.len().checked_div(self.width).unwrap_or(0)
     }
 
-    /// One row.
+    /// Row `r`, of `width` elements.
     pub fn row(&self, r: usize) -> &[f32] {
         &self.data[r * self.width..(r + 1) * self.width]
     }
 }
 
-/// A key/value cache `[page][head][position][dim]` with its bytes as a device holds them.
+/// A KV cache `[page][head][position][dim]`, in the bytes that a device would hold.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RefState {
     /// Heads and elements per head.
     pub cache: Cache,
-    /// How numbers are stored.
+    /// Type in which elements are stored.
     pub dtype: DType,
     /// Positions in a page.
     pub page_len: usize,
-    /// The memory.
+    /// The stored cache, `dim` elements of `dtype` to a vector.
     pub bytes: Vec<u8>,
 }
 
@@ -62,7 +62,7 @@ impl RefState {
         RefState { cache, dtype, page_len, bytes: vec![0; pages * cache.heads * page_len * row] }
     }
 
-    /// Zeroed recurrent states of `width` f32 for some slots: a cache with one position a page and one page a slot.
+    /// Zeroed recurrent states of `width` f32 each: a cache with one position per page and one page per slot.
     pub fn recurrent(width: usize, slots: usize) -> RefState {
         RefState::new(Cache { heads: 1, dim: width }, DType::F32, 1, slots)
     }
@@ -73,7 +73,7 @@ impl RefState {
         at..at + row
     }
 
-    /// One head's vector at a slot of the cache.
+    /// One head's vector at an offset in a page, dequantized.
     pub fn get(&self, page: usize, head: usize, offset: usize) -> Vec<f32> {
         let mut out = vec![0.0; self.cache.dim];
         self.dtype.def().dequantize(&self.bytes[self.range(page, head, offset)], &mut out);
@@ -87,7 +87,7 @@ impl RefState {
     }
 }
 
-/// Stores numbers in a cache's type.
+/// Converts a row of f32 to the bytes of a type: f32, f16 or a quantized format.
 pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
     match dtype {
         DType::F32 => out.copy_from_slice(bytemuck::cast_slice(x)),
@@ -102,9 +102,9 @@ pub fn encode_row(dtype: DType, x: &[f32], out: &mut [u8]) {
 
 /// One evaluation of an op.
 pub struct RefCall<'a> {
-    /// Inputs.
+    /// The op's inputs.
     pub ins: &'a [RefValue],
-    /// Outputs, zeroed, with their final sizes.
+    /// The op's outputs, zeroed, with their final sizes.
     pub outs: &'a mut [RefValue],
     /// The step batch.
     pub batch: &'a StepBatch,
@@ -113,7 +113,7 @@ pub struct RefCall<'a> {
 }
 
 impl RefCall<'_> {
-    /// A tensor input. Panics on a state: the op's `shape` has refused that before.
+    /// A tensor input. Panics on a state, which the op's `shape` has refused before.
     pub fn input(&self, i: usize) -> &RefTensor {
         match &self.ins[i] {
             RefValue::Tensor(t) => t,
@@ -121,7 +121,7 @@ impl RefCall<'_> {
         }
     }
 
-    /// Index of a state input.
+    /// The index of the state that is input `i`. Panics on a tensor.
     pub fn state(&self, i: usize) -> usize {
         match self.ins[i] {
             RefValue::State(s) => s,
@@ -129,7 +129,7 @@ impl RefCall<'_> {
         }
     }
 
-    /// The numbers of an output.
+    /// The elements of tensor output `i`. Panics on a state.
     pub fn output(&mut self, i: usize) -> &mut [f32] {
         match &mut self.outs[i] {
             RefValue::Tensor(t) => &mut t.data,
@@ -138,7 +138,7 @@ impl RefCall<'_> {
     }
 }
 
-/// A list of ops on the inputs of a fused op: what it means.
+/// The decomposition of a fused op: a list of ops on its inputs.
 #[derive(Clone, Debug, Default)]
 pub struct Parts {
     nodes: Vec<(Op, Vec<Part>)>,
@@ -148,14 +148,14 @@ pub struct Parts {
 /// A value inside [`Parts`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Part {
-    /// Input of the fused op.
+    /// An input of the fused op, by index.
     In(usize),
-    /// Output of a part.
+    /// An output of an op in the list: index of the op, index of its output.
     Out(usize, usize),
 }
 
 impl Part {
-    /// Another output of the same part.
+    /// Another output of the same op in the list.
     pub fn sibling(self, output: usize) -> Part {
         match self {
             Part::In(_) => self,
@@ -165,13 +165,13 @@ impl Part {
 }
 
 impl Parts {
-    /// Appends an op; gives its first output.
+    /// Appends an op and returns its first output.
     pub fn op(&mut self, op: impl Into<Op>, ins: &[Part]) -> Part {
         self.nodes.push((op.into(), ins.to_vec()));
         Part::Out(self.nodes.len() - 1, 0)
     }
 
-    /// Names the outputs of the fused op.
+    /// Finishes the decomposition: these values are the outputs of the fused op.
     pub fn finish(mut self, outputs: &[Part]) -> Meaning {
         self.outputs = outputs.to_vec();
         Meaning::Decomposition(self)
@@ -183,7 +183,7 @@ impl Parts {
     }
 }
 
-/// Activations as an int8 kernel sees them: rounded in blocks of 32 (the bits are the same on every processor).
+/// Activations as an int8 kernel sees them: quantized in blocks of 32 and dequantized (the same bits on every processor).
 fn rounded(x: &RefTensor) -> RefTensor {
     let mut out = x.clone();
     let mut bytes = vec![0; q8_row_bytes(x.width)];
@@ -196,8 +196,8 @@ fn rounded(x: &RefTensor) -> RefTensor {
     out
 }
 
-/// Evaluates an op. `sigs` are the signatures of the inputs; outputs take their sizes from `Op::shape`. Activations that
-/// meet a weight are rounded first, as the setting's kernels do.
+/// Evaluates an op. `sigs` are the signatures of the inputs; `Op::shape` gives the sizes of the outputs. The activations of a
+/// matmul are first rounded to the type that kernels use in this lowering context.
 pub fn eval(
     op: &Op,
     ins: &[RefValue],
@@ -257,7 +257,7 @@ pub fn eval(
     }
 }
 
-/// Evaluates a whole graph: weights by index, states in place; gives the graph's outputs.
+/// Evaluates a whole graph, with weights by index and states updated in place, and returns the graph's outputs.
 pub fn eval_graph(
     graph: &Graph,
     weights: &[RefTensor],
@@ -271,7 +271,7 @@ pub fn eval_graph(
         .map(|v| match v.source {
             Source::Weight(w) => Some(RefValue::Tensor(weights[w].clone())),
             Source::State(s) => Some(RefValue::State(s)),
-            // What a mask says is known from the batch: its numbers are not read.
+            // The elements of a mask are not read: attention derives visibility from the batch's positions.
             Source::Batch => {
                 let rows = v.sig.rows.eval(batch.bind()) as usize;
                 Some(RefValue::Tensor(RefTensor { width: v.sig.width, data: vec![0.0; rows * v.sig.width] }))

@@ -1,8 +1,8 @@
-//! What `onetrip calibrate` runs: synthetic chains of one op each, through the real pool and kernels. Sizes are round
-//! numbers of no model; no model plan is run.
+//! The measurements of `onetrip calibrate` on a CPU: synthetic chains of one op each, through the real thread pool and
+//! kernels. Sizes are round numbers that belong to no model, and no model plan is run.
 //!
-//! A [`Probe`] says which point of which curve a chain's measured dispatch gives. Chains know ops, so that the command
-//! that times them knows none. What runs on a GPU is in [`pairs`].
+//! A [`Probe`] is one point of one curve, with the chain whose dispatches are measured for it. The ops are known here only;
+//! the command that times the chains knows none. The measurements on a GPU are in [`pairs`] and [`layers`].
 
 use std::collections::BTreeMap;
 
@@ -38,25 +38,25 @@ use onetrip_ir::tree::{Tree, Unary};
 pub mod layers;
 pub mod pairs;
 
-/// Most bytes of measured weights in one chain.
+/// The most bytes of measured weights in one chain.
 pub const MOST_BYTES: u64 = 96 << 20;
-/// Bytes that a cold chain reads first, by all workers: more than most processors' caches. Where they are larger, "cold" is
-/// partly warm, and the curve `read` shows it.
+/// Bytes that all workers read at the beginning of a cold chain: more than most processors' caches hold. On a processor with
+/// larger caches "cold" is partly warm, which the curve `read` shows.
 pub const FLUSH_BYTES: u64 = 72 << 20;
-/// Name of the dispatch that does it; it is not measured.
+/// Name of the dispatch that reads them; it is not measured.
 pub const FLUSH: &str = "flush";
 
 /// How a measured time becomes the curve's `y`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Unit {
-    /// µs of the dispatch.
+    /// µs of the whole dispatch.
     Dispatch,
-    /// µs of one of this many items, of which each takes its grain; the launch is taken off.
+    /// µs of one item: the launch is subtracted, and the rest divided by the items in the longest share of a worker.
     Item {
-        /// Items of the dispatch.
+        /// Items of the dispatch, with a grain of 1.
         items: u64,
     },
-    /// So many operations, as a rate per second.
+    /// A rate per second: this many operations over the time without the launch.
     Rate(f64),
 }
 
@@ -96,38 +96,38 @@ impl Timed {
 
 /// One point of one curve.
 pub struct Probe {
-    /// The curve.
+    /// Name of the curve.
     pub curve: String,
-    /// Where on it.
+    /// The curve's `x` at this point.
     pub x: f64,
-    /// What becomes of the time.
+    /// How the time becomes the curve's `y`.
     pub unit: Unit,
-    /// The dispatches of the chain that are measured.
+    /// The part of the chain's run that is measured.
     pub timed: Timed,
-    /// The chain begins with a dispatch that fills the caches of all workers with something else.
+    /// The chain begins with a dispatch that fills the caches of all workers with other data.
     pub cold: bool,
-    /// The chain.
+    /// The dispatches to run.
     pub chain: Chain,
 }
 
 impl Probe {
-    /// One worker does it by itself, so that it is measured with one thread only.
+    /// Whether one worker does the whole work, so that it is measured with one thread only.
     pub fn is_alone(&self) -> bool {
         self.unit == Unit::Item { items: 1 } || self.curve == "quantize"
     }
 }
 
-/// A graph with the batch it is for.
+/// A synthetic graph with the batch that it runs on.
 pub struct Chain {
     graph: Graph,
     batch: (usize, usize, usize),
     /// Bytes of each weight, by index, in the layout of the plan.
     pub weights: Vec<u64>,
-    /// Shapes of the states.
+    /// Shapes of the states, by index.
     pub states: Vec<Sig>,
-    /// All large weights may lie at one place: hot.
+    /// All large weights may be at one address, so that they are read from a cache (hot).
     pub is_shared: bool,
-    /// Values that must not share a slot; none: only the last is an output.
+    /// Values that must not share a slot. If there are none, the last value is the only output.
     kept: Vec<ValueId>,
 }
 
@@ -160,7 +160,7 @@ impl Chain {
         self.push(Embed { scale: 1.0 }, &[table])
     }
 
-    /// Reads other bytes with all workers, so that the caches hold nothing of what follows.
+    /// Appends a dispatch in which all workers read other data, so that the caches hold nothing that the next dispatches read.
     fn flush(&mut self) -> Result<(), ShapeError> {
         let x = self.input(2048)?;
         let row = DType::Q8_0.row_bytes(2048).unwrap_or(2176) as u64;
@@ -173,7 +173,7 @@ impl Chain {
         Ok(self.graph.push(format!("probe{}", self.graph.nodes.len()), op, ins)?[0])
     }
 
-    /// Its plan on a target, op by op.
+    /// The chain's plan on a target, op by op.
     pub fn plan(&mut self, target: Target) -> Result<Plan, ShapeError> {
         let (t, s, _) = self.batch;
         let ctx = LoweringContext {
@@ -184,7 +184,7 @@ impl Chain {
             target,
         };
         let last = self.graph.nodes.last().map(|n| n.outs[0]).filter(|_| self.kept.is_empty());
-        // A state is no output: it lives in no slot.
+        // A state cannot be an output, because it is in no slot.
         self.graph.outputs = last
             .into_iter()
             .chain(self.kept.iter().copied())
@@ -192,7 +192,8 @@ impl Chain {
             .collect();
         let layouts = choose_layouts(&self.graph, target, Compute::Int8);
         let mut plan = lower(self.graph.clone(), ctx, &Fuse::None, &layouts, "chain")?;
-        // A device copies outputs to the host behind each run: values that are kept apart are none for that.
+        // A device copies a plan's outputs to the host after each run. Values that are outputs only to keep their slots apart
+        // are removed from them.
         plan.outputs.truncate(1);
         let mut bytes: BTreeMap<usize, u64> = BTreeMap::new();
         for d in &plan.dispatches {
@@ -208,20 +209,20 @@ impl Chain {
         Ok(plan)
     }
 
-    /// Its sizes.
+    /// Tokens, sequences and context of the chain's batch.
     pub fn bind(&self) -> Bind {
         let (t, s, l) = self.batch;
         Bind { t: t as u64, s: s as u64, l: l as u64 }
     }
 
-    /// Bytes of each state: caches in pages of `page_len` positions, recurrent ones a row a sequence.
+    /// Bytes of each state: a KV cache in pages of `page_len` positions, a recurrent state with one row per sequence.
     pub fn state_bytes(&self, page_len: usize) -> Vec<u64> {
         let (_, s, l) = self.batch;
         let rows = |sig: &Sig| if sig.cache().is_some() { s * l.div_ceil(page_len) * page_len } else { s };
         self.states.iter().map(|sig| (sig.row_bytes() * rows(sig)) as u64).collect()
     }
 
-    /// Its batch, with caches in pages of `page_len`.
+    /// The chain's batch, with KV caches in pages of `page_len` positions.
     pub fn batch(&self, page_len: usize) -> StepBatch {
         let (t, s, l) = self.batch;
         let mut batch = StepBatch { page_len: page_len as u32, ..Default::default() };
@@ -255,7 +256,7 @@ fn probe(curve: impl Into<String>, x: f64, unit: Unit, timed: Timed, chain: Chai
     Probe { curve: curve.into(), x, unit, timed, cold: false, chain }
 }
 
-/// `depth` times the same op on one input of `width`.
+/// A chain that applies the same op `depth` times to one input of `width` elements, for `t` tokens.
 fn repeated(
     t: usize,
     width: usize,
@@ -270,17 +271,18 @@ fn repeated(
     Ok(chain)
 }
 
-/// The least dispatch there is, and how the submission grows with the number of dispatches.
+/// Probes of the smallest possible dispatch, and of the submission by the number of dispatches.
 fn launches() -> Probes {
     let chain = |depth| repeated(1, 16, depth, |c, x| c.push(Elementwise::scale(0.5), &[x]));
     let mut all = vec![probe("launch", 0.0, Unit::Dispatch, Timed::Op("elementwise"), chain(64)?)];
+    // No kernel has the name `submit`: this probe measures the time before the first dispatch.
     for depth in [15, 63, 255] {
         all.push(probe("submit", depth as f64 + 1.0, Unit::Dispatch, Timed::Submit, chain(depth)?));
     }
     Ok(all)
 }
 
-/// Ops that work row by row: one row of each width.
+/// Probes of ops that work row by row: one row of each width.
 fn rows() -> Probes {
     let mut all = vec![];
     let item = Unit::Item { items: 1 };
@@ -306,7 +308,7 @@ fn rows() -> Probes {
         let half = Slice { group: width, start: width / 2, len: width / 2 };
         let chain = repeated(1, width, 24, |c, x| c.push(half.clone(), &[x]))?;
         all.push(probe("slice", width as f64, item, Timed::Op("slice"), chain));
-        // One step of a sequence that has begun: SiLU and the heads' norms with it, or neither.
+        // A convolution for one token of a sequence that is past its first chunk, without and with SiLU and the heads' norms.
         for (curve, fused) in [("conv", false), ("conv.heads", true)] {
             let mut chain = Chain::new(1, 1, 2);
             let x = chain.input(width)?;
@@ -330,7 +332,7 @@ fn rows() -> Probes {
     for width in [256, 1024, 4096] {
         let mut chain = Chain::new(1, 1, 1);
         for _ in 0..8 {
-            // The table is the head as well, so it lies in tiles.
+            // A matmul reads the table too, as with a tied head, so that the table is in interleaved tiles.
             let table = chain.weight(16, width, DType::Q8_0);
             let x = chain.push(Embed { scale: 1.0 }, &[table])?;
             chain.push(Matmul::plain(), &[x, table])?;
@@ -341,7 +343,7 @@ fn rows() -> Probes {
             c.push(CacheWrite { pair: false, rope: None }, &[x, state])
         })?;
         all.push(probe("cache_write", width as f64, item, Timed::Op("cache_write"), chain));
-        // Rows of activations rounded to 8 bits: the first launch of a matmul of many rows.
+        // Activation quantization to int8: the first launch of a matmul with many rows.
         let t = 256;
         let chain = repeated(t, width, 2, |c, x| {
             let w = c.weight(TILE_ROWS, width, DType::Q8_0);
@@ -391,7 +393,7 @@ fn attentions() -> Probes {
             if cold {
                 chain.flush()?;
             }
-            // Hot: the same few caches again and again.
+            // A hot chain has one layer, whose cache stays in the processor's caches from run to run.
             attend(&mut chain, true, if cold { 6 } else { 1 })?;
             let item = Unit::Item { items: HEADS as u64 };
             let name = format!("attention.decode.{dim}.{}", if cold { "cold" } else { "hot" });
@@ -401,7 +403,7 @@ fn attentions() -> Probes {
             let mut chain = Chain::new(t, 1, l);
             attend(&mut chain, false, 1)?;
             let keys = Expr::Pairs(None).eval(chain.bind()) as f64 / t as f64;
-            // µs of one query of one head on one worker, by the keys it sees on average.
+            // µs of one query of one head on one worker, by the keys that a query sees on average.
             let unit = Unit::Item { items: (HEADS * t) as u64 };
             all.push(probe(
                 format!("attention.prefill.{dim}"),
@@ -415,10 +417,10 @@ fn attentions() -> Probes {
     Ok(all)
 }
 
-/// Inputs that an output of the chains' convolutions sees.
+/// Taps of the chains' convolutions.
 const TAPS: usize = 4;
 
-/// The delta rule alone, and with all that can be fused to it: by the numbers of state of an item.
+/// Probes of the delta rule alone, and fused with its convolution and gated norm, by the elements of state per item.
 fn delta_nets() -> Probes {
     const HEADS: usize = 8;
     let mut all = vec![];
@@ -474,7 +476,7 @@ fn delta_nets() -> Probes {
     Ok(all)
 }
 
-/// Items of a matmul with next to nothing to multiply: what a tile costs besides its bytes, by the operations of its
+/// Probes of a matmul with very short rows: the time of a tile besides streaming its bytes, by the flops per element of its
 /// epilogue.
 fn epilogues() -> Probes {
     const ROWS: usize = 1 << 14;
@@ -498,18 +500,18 @@ fn epilogues() -> Probes {
     Ok(all)
 }
 
-/// How the weights of a stream lie.
+/// The shape of the weights in a `stream` curve.
 #[derive(Clone, Copy, PartialEq)]
 enum Stream {
-    /// One matrix with rows of [`STREAM_K`].
+    /// One matrix with rows of [`STREAM_K`] elements.
     Single,
-    /// Two of them, read tile by tile in turn, as a gate and its product are.
+    /// Two such matrices, read tile by tile in turn, as gate and up projections are.
     Pair,
-    /// One matrix with rows of [`LONG_K`].
+    /// One matrix with rows of [`LONG_K`] elements.
     Long,
 }
 
-/// A chain of products that depend on each other: between two of them one worker writes the next input.
+/// A probe of products that depend on each other: between two of them one worker writes the next input.
 fn stream(format: DType, kind: Stream, kb: u64, cold: bool) -> Result<Probe, ShapeError> {
     let k = if kind == Stream::Long { LONG_K } else { STREAM_K };
     let products = if kind == Stream::Pair { 2 } else { 1 };
@@ -543,7 +545,7 @@ fn stream(format: DType, kind: Stream, kb: u64, cold: bool) -> Result<Probe, Sha
 fn matmuls(format: DType) -> Probes {
     let mut all = vec![];
     for (kind, kb) in [Stream::Single, Stream::Pair, Stream::Long].into_iter().flat_map(|kind| {
-        // The smallest long rows of a wide format are larger than the smallest size.
+        // In a format with many bytes per element, one tile of long rows exceeds the smallest size.
         let least = (TILE_ROWS * format.row_bytes(LONG_K).unwrap_or(4 * LONG_K)) as u64 >> 10;
         let sizes = [64, 256, 1024, 4096, 16384].into_iter();
         sizes.filter(move |kb| kind != Stream::Long || *kb >= least || *kb > 64).map(move |kb| (kind, kb))

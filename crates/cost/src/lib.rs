@@ -1,8 +1,9 @@
-//! The one cost model: what each dispatch of a plan and the whole tick should take, before anything runs.
+//! The cost model: predicts the time of each dispatch of a plan, and of the whole tick, before anything runs.
 //!
-//! A [`Profile`] holds curves that `onetrip calibrate` measured on one machine: synthetic chains of single ops through
-//! the real pool and kernels ([`calibrate`]), pairs of chains on a GPU ([`calibrate::pairs`]), no model plan. [`Pricer`] interpolates in them for any plan, whatever the
-//! rules that made it; [`merge`] answers what one kernel in the place of two dispatches would save.
+//! A [`Profile`] holds curves that `onetrip calibrate` measured on one machine, without running a model plan: synthetic
+//! chains of single ops through the real thread pool and kernels ([`calibrate`]), and pairs of chains on a GPU
+//! ([`calibrate::pairs`]). [`Pricer`] interpolates in these curves for any plan, whichever rules made it. [`merge`] predicts
+//! the time saved by one kernel in the place of two dispatches.
 
 pub mod calibrate;
 pub mod merge;

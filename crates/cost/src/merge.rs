@@ -1,11 +1,11 @@
-//! What one kernel in the place of two dispatches would save, and what forbids it.
+//! Predicts the savings of merging two dispatches into one kernel, or says why they cannot be merged.
 
 use super::price::{Pricer, working_set};
 use onetrip_ir::expr::Bind;
 use onetrip_ir::kernel::Cost;
 use onetrip_ir::plan::{Dispatch, OperandId, Plan};
 
-/// What a merge would save.
+/// The savings of a merge.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Merge {
     /// Bytes that need not be read again.
@@ -14,82 +14,82 @@ pub struct Merge {
     pub written_saved: u64,
     /// Launches saved.
     pub launches_saved: u64,
-    /// Both dispatches as they are, in µs; without a profile none of the three times is known.
+    /// The time of both dispatches as they are, in µs; `None` without a profile.
     pub before: Option<f64>,
-    /// The merged one, in µs.
+    /// The time of the merged dispatch, in µs; `None` without a profile.
     pub after: Option<f64>,
 }
 
 /// Why two dispatches cannot be one kernel.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MergeError {
-    /// No such row.
+    /// A dispatch does not exist: its index, and the number of dispatches in the plan.
     #[error("there is no dispatch {0}: the plan has {1}, from 0 on")]
     Missing(usize, usize),
-    /// Not one behind the other.
+    /// The first index is not smaller than the second.
     #[error("give two different dispatches, the earlier first: `merge:{0},{1}` is neither")]
     Order(usize, usize),
-    /// Other devices.
+    /// The dispatches run on different devices: index and device of each.
     #[error("dispatch {0} runs on {1} and dispatch {2} on {3}: a kernel runs on one device")]
     Devices(usize, String, usize, String),
-    /// Something in between needs the first and is needed by the second.
+    /// A dispatch in between depends on the first, and the second depends on it.
     #[error(
         "dispatch {b} needs {value} of dispatch {between} ({name}), which needs the result of dispatch {a}: merging \
          {a} and {b} would put {between} before and after it"
     )]
     Between {
-        /// The first.
+        /// Index of the first dispatch.
         a: usize,
-        /// The second.
+        /// Index of the second dispatch.
         b: usize,
-        /// The one in between.
+        /// Index of the dispatch in between.
         between: usize,
-        /// Its name.
+        /// Name of the dispatch in between.
         name: String,
-        /// What the second needs of it.
+        /// The value of the dispatch in between that the second reads, in words.
         value: String,
     },
-    /// Every item of the second needs what all items of the first make.
+    /// Every item of the second needs results of all items of the first.
     #[error(
         "dispatch {b} ({b_name}) needs whole rows of what dispatch {a} ({a_name}) makes piece by piece: every worker \
          would have to wait for all others in between, which is what the end of a dispatch is"
     )]
     WholeRows {
-        /// The first.
+        /// Index of the first dispatch.
         a: usize,
-        /// Its name.
+        /// Name of the first dispatch.
         a_name: String,
-        /// The second.
+        /// Index of the second dispatch.
         b: usize,
-        /// Its name.
+        /// Name of the second dispatch.
         b_name: String,
     },
 }
 
-/// Operands that `later` takes from `earlier`.
+/// The operands that `earlier` writes and `later` reads.
 fn taken(earlier: &Dispatch, later: &Dispatch) -> Vec<OperandId> {
     let made = earlier.operands.iter().filter(|o| o.is_written).map(|o| o.what);
     made.filter(|m| later.operands.iter().any(|o| o.what == *m && !o.is_written)).collect()
 }
 
-/// The items of a dispatch make parts of a row: columns or heads.
+/// Whether an item of the dispatch computes only some columns or heads of a row.
 fn makes_parts_of_rows(d: &Dispatch) -> bool {
     matches!(d.op, "matmul" | "attention") && !d.runs("quantize")
 }
 
-/// An item of the dispatch reads whole rows of this operand.
+/// Whether an item of the dispatch reads whole rows of this operand.
 fn needs_whole_rows(d: &Dispatch, what: OperandId) -> bool {
     let is_first = d.operands.first().is_some_and(|o| o.what == what);
     match d.op {
         "matmul" => is_first || matches!(what, OperandId::Scratch(_)),
-        // A norm of a sum needs both.
+        // A norm that also writes the sum of two inputs needs whole rows of both.
         "rms_norm" => is_first || d.operands.iter().filter(|o| o.is_written).count() > 1,
         "sample" | "gather_rows" => true,
         _ => false,
     }
 }
 
-/// Looks at one kernel for dispatches `a` and `b` of a plan.
+/// Prices one kernel in the place of dispatches `a` and `b` of a plan. Without a `pricer` only bytes are counted.
 pub fn merge(plan: &Plan, bind: Bind, a: usize, b: usize, pricer: Option<&Pricer>) -> Result<Merge, MergeError> {
     let all = &plan.dispatches;
     if a >= b {
@@ -102,7 +102,7 @@ pub fn merge(plan: &Plan, bind: Bind, a: usize, b: usize, pricer: Option<&Pricer
     if first.device != second.device {
         return Err(MergeError::Devices(a, first.device.clone(), b, second.device.clone()));
     }
-    // What lies in between and depends on the first, directly or not, must not be needed by the second.
+    // The second must not depend on a dispatch in between that depends on the first, directly or not.
     let mut dependent = vec![a];
     for between in a + 1..b {
         if !dependent.iter().any(|&d| !taken(&all[d], &all[between]).is_empty()) {
@@ -122,7 +122,7 @@ pub fn merge(plan: &Plan, bind: Bind, a: usize, b: usize, pricer: Option<&Pricer
     let bytes = |d: &Dispatch, what: OperandId| {
         d.operands.iter().find(|o| o.what == what).map_or(0, |o| {
             match o.sig.as_ref().is_some_and(|s| s.cache().is_some()) {
-                // Of a state only the step's own positions pass from one to the other: what the first wrote.
+                // Of a KV cache only this step's positions pass from one to the other: the bytes that the first wrote.
                 true => first.cost.written.eval(bind) / shared.len().max(1) as u64,
                 false => o.bytes.eval(bind),
             }
@@ -142,7 +142,7 @@ pub fn merge(plan: &Plan, bind: Bind, a: usize, b: usize, pricer: Option<&Pricer
             saved.written_saved += bytes(first, what);
         }
     }
-    // Inputs of both are read once.
+    // An input of both dispatches is read once instead of twice.
     for o in second.operands.iter().filter(|o| !o.is_written && !shared.contains(&o.what)) {
         let is_plain = o.sig.as_ref().is_none_or(|s| s.cache().is_none());
         if is_plain && first.operands.iter().any(|f| f.what == o.what && !f.is_written) {
@@ -152,7 +152,8 @@ pub fn merge(plan: &Plan, bind: Bind, a: usize, b: usize, pricer: Option<&Pricer
     if let Some(p) = pricer {
         let set = working_set(plan, bind);
         let both = p.dispatch(first, bind, set) + p.dispatch(second, bind, set);
-        // One launch less, and the intermediate's bytes at the rate of what was just written: they are in a cache.
+        // The merge saves one launch, and the time of the saved bytes at the bandwidth of a working set of their size, because
+        // bytes that were just written are still in a cache.
         let bytes = (saved.read_saved + saved.written_saved) as f64;
         let hot = 1e6 * bytes / p.bandwidth(bytes);
         let launch = p.launch() + p.kernel_switch();
@@ -161,7 +162,7 @@ pub fn merge(plan: &Plan, bind: Bind, a: usize, b: usize, pricer: Option<&Pricer
     Ok(saved)
 }
 
-/// The cost of the merged dispatch: the sum, less what is saved.
+/// The cost of the merged dispatch (bytes read, bytes written, flops): the sum of both, less the saved bytes.
 pub fn merged_cost(a: &Cost, b: &Cost, bind: Bind, saved: &Merge) -> (u64, u64, u64) {
     let sum = |x: &onetrip_ir::expr::Expr, y: &onetrip_ir::expr::Expr| x.eval(bind).saturating_add(y.eval(bind));
     (

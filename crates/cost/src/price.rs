@@ -1,20 +1,21 @@
-//! Pricing: a plan's dispatches and its tick, by interpolation in a profile.
+//! Prices the dispatches of a plan and its tick, by interpolation in a profile.
 //!
-//! On a CPU a dispatch takes `launch + work`: the launch is the submission and the fork–join barrier of the thread pool. The work is
+//! On a CPU a dispatch takes `launch + work`: the launch is the submission and the fork–join barrier of the thread pool. The
+//! work of an op is
 //!
-//! - *matmul*: the weights' stream time at the dispatch's total bytes (by format, from memory or from the caches as the
-//!   plan's working set is above or below them), or operations over the rate for so many rows, whichever is larger;
-//!   plus the prologue that every worker recomputes, plus the epilogue of the items;
-//! - *attention, delta rule, convolution*: time of one item by the keys or elements of state, from memory or from the caches,
-//!   times the rounds that the items make on the workers;
-//! - *all else*: time of one item at its width, times the rounds that the items make on the workers.
+//! - *matmul*: the time to stream the weights, at the dispatch's total bytes and by format, from memory or from the caches
+//!   depending on the plan's working set; or the flops over the rate for this number of rows, whichever is larger; plus the
+//!   prologue that every worker recomputes, plus the epilogue of the items;
+//! - *attention, delta rule, convolution*: the time of one item by its keys or elements of state, from memory or from the
+//!   caches, times the items in the longest share of a worker;
+//! - *all others*: the time of one item at its width, times the items in the longest share of a worker.
 //!
-//! On a GPU: `launch + max(bytes / bandwidth, operations / rate)`; where the profile has curves of the op (`stream.FORMAT`,
-//! `matmul.FORMAT`, `attention.DIM`, `delta_net`, `sample`: launch included), those instead. A dispatch that touches nothing
-//! of what the one before wrote costs `launch.independent` in the place of `launch`.
+//! On a GPU a dispatch takes `launch + max(bytes / bandwidth, flops / rate)`, or the time by the op's own curves where the
+//! profile has them (`stream.FORMAT`, `matmul.FORMAT`, `attention.DIM`, `delta_net`, `sample`; these include the launch). A
+//! dispatch without a dependency on the dispatch before it costs `launch.independent` instead of `launch`.
 //!
-//! The tick is the sum of its rows, plus the submission of the recording and the host's rotary tables. On a GPU the host
-//! works ahead, so of its encoding only what is longer than the rows counts.
+//! The tick is the sum of its dispatches, plus the submission of the recording and the host's rotary tables. On a GPU the
+//! host works ahead, so the encoding counts only as far as it takes longer than the dispatches.
 
 use super::profile::{Kind, Profile};
 use onetrip_ir::cpu::items::Items;
@@ -25,36 +26,37 @@ use onetrip_ir::kernel_id::KernelId;
 use onetrip_ir::plan::{BufRef, Dispatch, Operand, OperandId, Plan};
 use onetrip_ir::tensor::{Role, Sig};
 
-/// Columns of the synthetic weights whose streaming a profile holds; see [`crate::calibrate`].
+/// Columns of the synthetic weights behind the `stream` curves of a profile; see [`crate::calibrate`].
 pub const STREAM_K: usize = 1024;
-/// Columns of those with long rows: between the two, over the logarithm, and constant beyond.
+/// Columns of the synthetic weights with long rows. Prices are interpolated over the logarithm of the columns between
+/// [`STREAM_K`] and this, and constant beyond.
 pub const LONG_K: usize = 4096;
-/// Query heads to a key head in the chains of attention.
+/// Query heads per key head in the chains of attention.
 pub const GROUP: usize = 2;
 
-/// Operations of an element of a gated product, the epilogue of the chains' pairs.
+/// Flops per element of SiLU(a) · b, the epilogue in the chains of pairs.
 const GLU_FLOPS: f64 = 9.0;
 
-/// Work items of the workers' longest share: items are taken in ranges as [`Items`] hands them out.
+/// The number of items in the longest share of a worker, where workers take items in the ranges of [`Items`].
 pub fn rounds(items: u64, grain: usize, workers: usize) -> u64 {
     let chunk = Items::chunk(items as usize, grain, workers) as u64;
     let workers = workers.max(1) as u64;
     (items.div_ceil(chunk).div_ceil(workers) * chunk).min(items)
 }
 
-/// What a tick should take, in µs.
+/// The predicted times of a tick, in µs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tick {
-    /// Each dispatch.
+    /// The time of each dispatch.
     pub dispatches: Vec<f64>,
-    /// Submitting the recording, once a tick.
+    /// Submitting the recording, once per tick.
     pub submit: f64,
-    /// The host's parameters, once a tick.
+    /// Computing the host's parameters (rotary tables), once per tick.
     pub host: f64,
 }
 
 impl Tick {
-    /// All of it.
+    /// The time of the whole tick, in µs.
     pub fn total(&self) -> f64 {
         self.dispatches.iter().sum::<f64>() + self.submit + self.host
     }
@@ -67,17 +69,17 @@ pub struct Pricer<'p> {
 }
 
 impl<'p> Pricer<'p> {
-    /// Prices by `profile`, with `threads` workers (no meaning on a GPU).
+    /// A pricer that uses `profile`, for `threads` workers (ignored on a GPU).
     pub fn new(profile: &'p Profile, threads: usize) -> Pricer<'p> {
         Pricer { profile, threads: threads.max(1) }
     }
 
-    /// The profile.
+    /// The profile whose curves are interpolated.
     pub fn profile(&self) -> &Profile {
         self.profile
     }
 
-    /// A whole tick.
+    /// Prices all dispatches of a plan, and its submission.
     pub fn tick(&self, plan: &Plan, bind: Bind) -> Tick {
         let set = working_set(plan, bind);
         let mut rows = plan.dispatches.iter().map(|d| self.dispatch(d, bind, set)).collect::<Vec<_>>();
@@ -100,7 +102,7 @@ impl<'p> Pricer<'p> {
         Tick { dispatches: rows, submit, host }
     }
 
-    /// One dispatch of a plan whose working set is `set` bytes, in µs.
+    /// The time of one dispatch of a plan whose working set is `set` bytes, in µs.
     pub fn dispatch(&self, d: &Dispatch, bind: Bind, set: f64) -> f64 {
         match self.profile.kind {
             Kind::Gpu => {
@@ -110,12 +112,12 @@ impl<'p> Pricer<'p> {
         }
     }
 
-    /// One submission and its fork–join barrier, in µs.
+    /// The time of an empty dispatch: on a CPU, one submission to the thread pool and its fork–join barrier. In µs.
     pub fn launch(&self) -> f64 {
         self.time("launch", 0.0).unwrap_or(0.0)
     }
 
-    /// What a dispatch takes longer than in a chain of its own kind, as another kernel is in front of it.
+    /// The kernel-switch overhead in µs: how much longer a dispatch takes behind another kernel than behind its own kind.
     pub fn kernel_switch(&self) -> f64 {
         self.time("kernel_switch", 0.0).unwrap_or(0.0)
     }
@@ -133,8 +135,8 @@ impl<'p> Pricer<'p> {
         self.profile.value(name, self.threads, |c| c.rate(x))
     }
 
-    /// A launch, then bytes or operations at the device's rates: a GPU, or a CPU kernel of a class that was not
-    /// measured.
+    /// A launch plus the roofline of bytes and flops: for a GPU dispatch without curves of its op, or a CPU kernel of a class
+    /// that was not measured.
     fn sized(&self, cost: &Cost, bind: Bind, set: f64) -> f64 {
         let bytes = cost.read.eval(bind).saturating_add(cost.written.eval(bind)) as f64;
         let flops = cost.flops.eval(bind) as f64;
@@ -163,12 +165,12 @@ impl<'p> Pricer<'p> {
         work.unwrap_or_else(|| self.sized(&d.cost, bind, set) - self.launch())
     }
 
-    /// A dispatch of a GPU by the curves of its op, launch included; none where there are none, and for steps that make
-    /// nothing but scratch.
+    /// The time of a GPU dispatch by the curves of its op, launch included. `None` where the profile has no such curves, and for
+    /// dispatches that write only scratch.
     fn gpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
         let no_kernel = KernelId::default();
         let kernel = d.kernel.as_ref().unwrap_or(&no_kernel);
-        // Operands that are no values of the graph (the batch's words, scratch) may come first.
+        // Operands that are not values of the graph (the batch's words, scratch) may come first and have no signature.
         let values = |is_written: bool| {
             d.operands.iter().filter(move |o| o.is_written == is_written).filter_map(|o| o.sig.as_ref())
         };
@@ -182,7 +184,7 @@ impl<'p> Pricer<'p> {
                 let matrices = || d.operands.iter().filter(is_matrix);
                 let weights = || matrices().filter_map(|o| o.sig.as_ref());
                 let all: f64 = weights().map(|s| s.bytes().eval(bind) as f64).sum();
-                // Shards of a weight are one of it.
+                // Shards of a weight count as one product.
                 let products = matrices().map(|o| o.what).collect::<std::collections::BTreeSet<_>>().len();
                 let is_pair = products > values(true).count();
                 let form = match (is_pair, kernel.has_norm) {
@@ -198,7 +200,7 @@ impl<'p> Pricer<'p> {
                         self.stream(&format!("stream.{format}.{form}.{how}"), all, set).or_else(alone)
                     };
                     let (hot, from_memory) = (at("hot")?, at("cold")?);
-                    // Cache-hot bandwidth is measured on small buffers; the time is capped at the time from memory.
+                    // The hot curve is measured on small buffers, so its time is capped at the time from memory.
                     stream += bytes / all * (from_memory - (1.0 - self.coldness(set)) * (from_memory - hot).max(0.0));
                     if rows > 1 {
                         let operations = 2.0 * s.rows.constant().unwrap_or(0) as f64 * (s.width as u64 * rows) as f64;
@@ -207,7 +209,7 @@ impl<'p> Pricer<'p> {
                 }
                 (all > 0.0).then(|| stream.max(self.launch() + arithmetic))
             }
-            // Measured with one row.
+            // The curve was measured with one row; it is used for up to 8 rows, and where every sequence has one row.
             "attention" if (rows <= 8 || rows == bind.s) && kernel.op == "attention" => {
                 let cache = d.operands.iter().filter_map(|o| o.sig.as_ref()).find_map(|s| s.cache())?;
                 self.time(&format!("attention.{}", measured_dim(cache.dim)), read)
@@ -224,13 +226,14 @@ impl<'p> Pricer<'p> {
         }
     }
 
-    /// Time of so many bytes by a curve of them; those beyond its end at the rate at which the working set is read.
+    /// The time to stream `bytes`, by a curve of time over bytes. Bytes beyond the end of the curve are added at the read
+    /// bandwidth of the working set.
     fn stream(&self, curve: &str, bytes: f64, set: f64) -> Option<f64> {
         let end = self.profile.value(curve, self.threads, |c| c.x[c.x.len() - 1])?;
         Some(self.time(curve, bytes.min(end))? + 1e6 * (bytes - end).max(0.0) / self.bandwidth(set))
     }
 
-    /// Norm and rounding of one row of `k`, in µs.
+    /// The time of the norm and the activation quantization of one row of `k` elements, in µs.
     fn prologue(&self, k: usize, norm: bool, q8: bool) -> f64 {
         let k = k as f64;
         let quantize = if q8 { self.time("quantize", k).unwrap_or(0.0) } else { 0.0 };
@@ -257,7 +260,7 @@ impl<'p> Pricer<'p> {
         }
         let cold = self.coldness(set);
         let outputs = d.operands.iter().filter(|o| o.is_written).count();
-        // More products than outputs: two are read in turn and joined in the epilogue.
+        // With more products than outputs, two weights are read tile by tile in turn and their products combined in the epilogue.
         let is_pair = outputs < matrices.len();
         let long = ((k as f64 / STREAM_K as f64).ln() / (LONG_K as f64 / STREAM_K as f64).ln()).clamp(0.0, 1.0);
         let one = |x: f64| self.time("epilogue", x).unwrap_or(0.0);
@@ -268,12 +271,15 @@ impl<'p> Pricer<'p> {
             let (hot, short) = (at("hot")?, at("cold")?);
             let slower = at("long").map_or(1.0, |t| t / short.max(f64::MIN_POSITIVE));
             let alone = short * (1.0 + long * (slower - 1.0));
-            // Two weights are read at the rate of one wherever their rows' length costs more than the turns.
+            // The pair curve (two weights read in turn, short rows) counts only where it is slower than one weight with rows of
+            // this length.
             let pair = at("pair").filter(|t| is_pair && cold > 0.5 && *t > alone);
             let from_memory = pair.unwrap_or(alone);
-            // A dispatch of several formats: each has its part of the time that all bytes would take in it.
+            // Where a dispatch has weights of several formats, each format counts for its share of the bytes: that share of the
+            // time that all bytes would take in this format.
             stream += bytes(s) / all * (hot + cold * (from_memory - hot).max(0.0));
-            // What the curve holds of epilogues: longer rows are priced by a curve of longer rows, with fewer items.
+            // The epilogues that are contained in the curve's time, to be subtracted below. Longer rows are priced by a curve of
+            // longer rows, which has fewer items for the same bytes.
             let of_curve = if pair.is_some() { 1.0 } else { (LONG_K as f64 / STREAM_K as f64).powf(cold * long) };
             let items = rows(s) * k as f64 / (STREAM_K as f64 * of_curve) / TILE_ROWS as f64;
             in_curve += if pair.is_some() { items / 2.0 * one(GLU_FLOPS) } else { items * one(0.0) };
@@ -288,7 +294,7 @@ impl<'p> Pricer<'p> {
             true => n as f64 * self.prologue(k, has_norm(d), is_q8),
             false => 0.0,
         };
-        // The curve holds a launch, one rounded row of its own width and plain items.
+        // The curve's time contains a launch, the quantization of one row of its own width, and items with plain epilogues.
         let stream = stream - self.launch() - self.prologue(STREAM_K, false, is_q8);
         let elements = (all_rows * n as f64).max(1.0);
         let norm_flops = if has_norm(d) { 4 * k as u64 * n } else { 0 };
@@ -305,7 +311,7 @@ impl<'p> Pricer<'p> {
         let cache = d.operands.iter().filter_map(|o| o.sig.as_ref()).find_map(|s| s.cache())?;
         let q = d.operands.first()?.sig.as_ref()?;
         let heads = (q.width / cache.dim.max(1)).max(1) as f64;
-        // The dispatch's own operations say how many (query, key) pairs there are, windows counted.
+        // The number of (query, key) pairs follows from the dispatch's flops, which respect attention windows.
         let pairs = d.cost.flops.eval(bind) as f64 / (4.0 * heads * cache.dim as f64);
         let keys = pairs / (bind.t as f64).max(1.0);
         let dim = measured_dim(cache.dim);
@@ -315,7 +321,7 @@ impl<'p> Pricer<'p> {
         if d.runs("decode") {
             let at = |how: &str| self.time(&format!("attention.decode.{dim}.{how}"), keys);
             let (hot, from_memory) = (at("hot")?, at("cold")?);
-            // The heads of a group read the same keys: only one of them waits for memory.
+            // The query heads of a group read the same keys, so only one of them waits for memory.
             let group = (heads / cache.heads.max(1) as f64).max(1.0);
             let wait = self.coldness(set) * (from_memory - hot).max(0.0) * GROUP as f64 / group;
             let item = hot + wait;
@@ -325,7 +331,7 @@ impl<'p> Pricer<'p> {
         Some(share * heads * bind.t as f64 * pair * scale)
     }
 
-    /// Items are the key heads of each sequence, for all its rows.
+    /// The work of a delta rule, whose items are the key heads of each sequence, with all its rows.
     fn delta_net(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
         let items = d.grid.eval(bind).max(1);
         let elements = d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| s.role == Role::Recurrent);
@@ -340,7 +346,7 @@ impl<'p> Pricer<'p> {
         Some(share * self.time(&format!("delta_net.chunks.{form}"), state)?)
     }
 
-    /// Items are blocks of channels of each sequence, for all its rows.
+    /// The work of a convolution, whose items are blocks of channels of each sequence, with all its rows.
     fn conv(&self, d: &Dispatch, bind: Bind) -> Option<f64> {
         let items = d.grid.eval(bind).max(1);
         let width = d.operands.first()?.sig.as_ref()?.width as f64;
@@ -349,11 +355,11 @@ impl<'p> Pricer<'p> {
         Some(share * bind.t as f64 * self.time(curve, width)?)
     }
 
-    /// How much of a working set of `set` bytes comes from memory: 0 where all of it stays in the nearest caches,
-    /// 1 where none does, by what a byte costs.
+    /// The share of a working set of `set` bytes that comes from memory: 0 where all of it stays in the nearest caches, 1 where
+    /// none does. It is derived from the time per byte.
     pub fn coldness(&self, set: f64) -> f64 {
         let cost = |set: f64| 1.0 / self.bandwidth(set);
-        // What stays in a cache is measured at 2 MB, what does not at the largest set of the profile.
+        // Time per byte of a working set of 2 MB (cached), and of the largest one in the profile (from memory).
         let (hot, cold) = (cost(2e6), cost(f64::MAX));
         if cold <= hot { 1.0 } else { ((cost(set) - hot) / (cold - hot)).clamp(0.0, 1.0) }
     }
@@ -364,12 +370,12 @@ fn has_norm(d: &Dispatch) -> bool {
     d.kernel.as_ref().is_some_and(|k| k.has_norm)
 }
 
-/// The nearest width of heads that is measured.
+/// The measured head width whose curves price heads of `dim` elements: 64, 128 or 256.
 fn measured_dim(dim: usize) -> usize {
     [64, 128].into_iter().find(|have| dim <= have * 3 / 2).unwrap_or(256)
 }
 
-/// A dispatch touches no slot that the one before it writes, and writes none that it touches.
+/// Whether two adjacent dispatches are independent: neither touches a buffer that the other writes.
 fn is_independent(before: &Dispatch, d: &Dispatch) -> bool {
     let written =
         |d: &Dispatch| d.args.iter().zip(&d.operands).filter(|(_, o)| o.is_written).map(|(a, _)| *a).collect();
@@ -377,12 +383,12 @@ fn is_independent(before: &Dispatch, d: &Dispatch) -> bool {
     !d.args.iter().any(|x| a.contains(x)) && !before.args.iter().any(|x| b.contains(x))
 }
 
-/// A weight with rows of `k` that a matmul multiplies with: not a norm, not a bias.
+/// Whether an operand of a matmul is a weight matrix with rows of `k` elements, and not a norm's weight or a bias.
 fn is_matrix(s: &Sig, k: usize) -> bool {
     matches!(s.role, Role::Weight(_)) && s.width == k && s.rows.constant().is_some_and(|r| r > 1)
 }
 
-/// Bytes that a tick touches once each: weights and states.
+/// The working set of a tick in bytes: its weights, each once, and the states that attention and delta rule read.
 pub fn working_set(plan: &Plan, bind: Bind) -> f64 {
     let mut seen = std::collections::BTreeSet::new();
     let mut bytes = 0u64;
@@ -402,7 +408,7 @@ pub fn working_set(plan: &Plan, bind: Bind) -> f64 {
     bytes as f64
 }
 
-/// The curve of an op that works row by row.
+/// The name of the curve that prices an op that works row by row.
 fn class(d: &Dispatch, bind: Bind) -> &'static str {
     match d.op {
         "elementwise" => {
@@ -410,7 +416,7 @@ fn class(d: &Dispatch, bind: Bind) -> &'static str {
             let elements = d.operands.iter().filter(out).map(|o| o.bytes.eval(bind) / 4).sum::<u64>().max(1);
             if d.cost.flops.eval(bind) / elements >= 8 { "elementwise.fn" } else { "elementwise" }
         }
-        // Rows are copied from one place to another.
+        // These ops copy rows and are priced as one.
         "copy" | "state_read" | "state_write" | "window" => "gather_rows",
         other => other,
     }

@@ -1,4 +1,4 @@
-//! A profile: curves that were measured on one device, with its name and the date.
+//! Profiles: curves measured on one device, with its name and the date.
 
 use std::collections::BTreeMap;
 
@@ -6,42 +6,42 @@ use serde::{Deserialize, Serialize};
 
 use onetrip_ir::device::SubmitMode;
 
-/// Version of a profile: what its curves and its other names are called. A file without one is of version 1.
+/// The version of the names of curves and of other names in a profile. A file without a version has version 1.
 pub const VERSION: u32 = 2;
 
-/// What kind of device a profile is of: decides how its curves are read.
+/// The kind of a profile's device, which decides how its curves are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Curves by op, format and number of threads.
+    /// A CPU: curves by op, format and number of threads.
     Cpu,
-    /// A launch, a bandwidth and an arithmetic rate.
+    /// A GPU: a launch, a bandwidth and an arithmetic rate, and curves of some ops.
     Gpu,
 }
 
-/// A device measured once.
+/// The measurements of one device.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Version of the names in it, [`VERSION`] but while an older file is read.
+    /// Version of the names in the profile: [`VERSION`], except while an older file is being read.
     #[serde(default = "first_version")]
     pub version: u32,
     /// Name for `--hardware`.
     pub name: String,
-    /// The machine in words, as reports name it: a profile is used unasked only where this is the machine's own.
+    /// The machine in words, as reports name it. A profile is used by default only on the machine with this name.
     pub device: String,
-    /// Day of the measurement in UTC, `2026-04-01`.
+    /// Day of the measurement in UTC, in the form `2026-04-01`.
     pub date: String,
     /// Kind of device.
     pub kind: Kind,
-    /// Where the figures are from and what was measured how, for people.
+    /// Where the figures come from and how they were measured, for people.
     pub note: String,
-    /// What the device is able to do.
+    /// Capabilities of the device.
     pub caps: Caps,
-    /// How runs are submitted fastest, by the kind of device that drives it (`wgpu`, `cuda`), where that was measured.
+    /// The fastest commit policy for each kind of device that drives the machine (`wgpu`, `cuda`), where it was measured.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub commit: BTreeMap<String, SubmitMode>,
-    /// The measurements.
+    /// The measured curves.
     #[serde(rename = "curve")]
     pub curves: Vec<Curve>,
 }
@@ -50,38 +50,38 @@ fn first_version() -> u32 {
     1
 }
 
-/// Capabilities of a device, for people and for choosing kernels where the device is not there.
+/// Capabilities of a device, for people and for choosing kernels where the device is not present.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Caps {
     /// Processors, or SMs of a GPU.
     pub cores: usize,
-    /// Instruction set of the kernels that were measured (`avx512`), or of the GPU's (`sm_90`).
+    /// Instruction set of the measured CPU kernels (`avx512`), or the GPU's architecture (`sm_90`).
     pub isa: String,
-    /// Bytes of each cache of data, nearest first; empty if not known.
+    /// Bytes of each data cache, L1 first; empty if not known.
     pub caches: Vec<u64>,
 }
 
-/// One measured relation: medians `y` at rising `x`, with the smallest and largest of the repeats.
+/// One measured function: medians `y` at ascending `x`, with the minimum and maximum of the repeats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// What it measures, by the name that the cost model looks for.
+    /// The name by which the cost model looks the curve up.
     pub name: String,
-    /// Threads that it was measured with; 0 where that has no meaning.
+    /// Threads that it was measured with; 0 where threads have no meaning.
     #[serde(default)]
     pub threads: usize,
-    /// Rising.
+    /// The knots in strictly ascending order: bytes, columns, rows or keys, as the curve's name implies.
     pub x: Vec<f64>,
     /// Medians: µs, or a rate per second where the name says so.
     pub y: Vec<f64>,
-    /// Smallest.
+    /// The smallest repeat at each knot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub min: Vec<f64>,
-    /// Largest.
+    /// The largest repeat at each knot.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub max: Vec<f64>,
-    /// Where the figures are from, if not from the measurement that the profile's note describes.
+    /// Where the figures come from, if not from the measurement that the profile's note describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
 }
@@ -97,7 +97,7 @@ pub struct ProfileError {
 }
 
 impl Curve {
-    /// Checks that it can be interpolated.
+    /// Checks that the curve can be interpolated.
     fn check(&self) -> Result<(), String> {
         let fail = |what: &str| Err(format!("curve `{}` ({} threads): {what}", self.name, self.threads));
         if self.x.is_empty() || self.x.len() != self.y.len() {
@@ -112,9 +112,9 @@ impl Curve {
         Ok(())
     }
 
-    /// A time in µs at `x`: straight lines between the knots, exact at each knot that is no lower than those before it
-    /// (a larger size never takes less time: a lower median is noise). Beyond the ends the nearest line goes on, but
-    /// below the first knot never under the line to the origin.
+    /// The time in µs at `x`, by linear interpolation between the knots. A median that is lower than one before it counts as
+    /// noise and is replaced by the highest before it, because a larger size never takes less time. Beyond the ends the nearest
+    /// segment is extrapolated, but below the first knot never under the line from that knot to the origin.
     pub fn time(&self, x: f64) -> f64 {
         let mut high = 0.0f64;
         let y: Vec<f64> = self
@@ -138,7 +138,7 @@ impl Curve {
         y[i - 1] + slope * (x - self.x[i - 1])
     }
 
-    /// A rate at `x`: straight lines over the logarithm of `x`, constant beyond the ends.
+    /// The rate at `x`, by linear interpolation over the logarithm of `x`, constant beyond the ends.
     pub fn rate(&self, x: f64) -> f64 {
         let n = self.x.len();
         if n == 1 || x <= self.x[0] {
@@ -180,8 +180,9 @@ impl Profile {
         }
     }
 
-    /// A value of the curves of that name for a number of threads, by `at`: of the one measured with so many, else
-    /// between the neighbours over the logarithm of the number of threads, else of the nearest.
+    /// The value that `at` reads from the curves called `name`, for a number of threads: from the curve measured with this
+    /// number; else interpolated between the curves of the next lower and higher numbers, over their logarithms; else from the
+    /// nearest curve. A curve without threads serves any number.
     pub fn value(&self, name: &str, threads: usize, at: impl Fn(&Curve) -> f64) -> Option<f64> {
         let mut of: Vec<&Curve> = self.curves.iter().filter(|c| c.name == name).collect();
         of.sort_by_key(|c| c.threads);

@@ -80,17 +80,17 @@ fn plan_on(target: Target, fuse: &Fuse) -> Plan {
 #[test]
 fn a_merge_saves_the_launch_and_the_value_in_between() {
     let p = plan(&Fuse::None);
-    // The embedding stays for the sum at the end: only its second reading is saved.
+    // The embedding must still be written for the sum at the end, so only its second read is saved.
     let m = merge(&p, ONE, 0, 1, None).expect("can be merged");
     assert_eq!((m.launches_saved, m.read_saved, m.written_saved), (1, 1024, 0));
-    // The product is read by the activation alone.
+    // Only the activation reads the product, so neither its write nor its read remains.
     let m = merge(&p, ONE, 2, 3, None).expect("can be merged");
     assert_eq!((m.read_saved, m.written_saved), (2048, 2048));
     let (a, b) = (&p.dispatches[2].cost, &p.dispatches[3].cost);
     let sum = |f: fn(&onetrip_ir::kernel::Cost) -> &Expr| f(a).eval(ONE) + f(b).eval(ONE);
     let expected = (sum(|c| &c.read) - 2048, sum(|c| &c.written) - 2048, sum(|c| &c.flops));
     assert_eq!(merged_cost(a, b, ONE, &m), expected);
-    // The result of the last one is the graph's output and is written all the same.
+    // The result of the last dispatch is the graph's output and must be written.
     let m = merge(&p, ONE, 4, 5, None).expect("can be merged");
     assert_eq!((m.read_saved, m.written_saved), (1024, 1024));
 }
@@ -128,7 +128,7 @@ fn a_gpu_is_priced_by_launch_bytes_and_operations() {
     let profile = profile(Kind::Gpu, curves);
     let p = plan(&Fuse::None);
     let tick = Pricer::new(&profile, 1).tick(&p, ONE);
-    // 2 · 512 · 256 operations at 1 G/s are slower than their bytes.
+    // 2 · 512 · 256 flops at 1 G/s take longer than the bytes.
     assert!((tick.dispatches[2] - (3.0 + 262.144)).abs() < 1e-6, "{}", tick.dispatches[2]);
     assert!((tick.total() - tick.dispatches.iter().sum::<f64>()).abs() < 1e-9);
 }
@@ -146,13 +146,13 @@ fn a_gpu_with_curves_of_its_ops_is_priced_by_them_and_by_what_a_dispatch_waits_f
         curve("encode", &[1.0, 101.0], &[1.0, 1001.0]),
     ];
     let mut profile = profile(Kind::Gpu, curves);
-    // Kernels of GPUs read the batch's words in front of the values.
+    // GPU kernels have the batch's words as an operand before the values.
     let p = plan_on(Target::Cuda(CudaCaps::default()), &Fuse::None);
     let tick = Pricer::new(&profile, 1).tick(&p, ONE);
     let bytes = DType::Q8_0.row_bytes(256).expect("whole blocks") as f64 * 512.0;
-    // The rate does not fall with the set, so everything counts as cold.
+    // The bandwidth does not fall with the working set, so everything counts as cold.
     assert!((tick.dispatches[2] - (6.0 + 10.0 * (bytes - 1e4) / (1e6 - 1e4))).abs() < 1e-6, "{}", tick.dispatches[2]);
-    // Each of these reads what the one before wrote: none is cheaper than a launch that waits.
+    // Each of these dispatches reads the output of the one before, so none costs only an independent launch.
     assert!(tick.dispatches.iter().all(|us| *us >= 3.0), "{:?}", tick.dispatches);
     // Encoding six dispatches takes 51 µs, longer than they run.
     let rows: f64 = tick.dispatches.iter().sum();
@@ -160,7 +160,7 @@ fn a_gpu_with_curves_of_its_ops_is_priced_by_them_and_by_what_a_dispatch_waits_f
     profile.curves.retain(|c| !c.name.starts_with("encode"));
     assert!((Pricer::new(&profile, 1).tick(&p, ONE).submit - 7.0).abs() < 1e-9);
 
-    // Two norms of one row, each written apart: the second does not wait.
+    // Two norms of the same row write to different slots, so the second does not wait.
     let mut g = Graph::default();
     let table = g.source("table", Sig::weight(64, 256, DType::F32), Source::Weight(0));
     let x = g.push("x", Embed { scale: 1.0 }, &[table]).expect("shapes")[0];
@@ -203,14 +203,14 @@ fn the_longest_share_follows_how_items_are_handed_out() {
 fn what_has_no_kernel_is_fused_only_when_that_is_assumed() {
     let made = |assume| {
         let (g, target) = (graph(), Target::Cpu(Isa::Portable));
-        // Weights as they lie on GPUs: no CPU kernel reads them.
+        // Weights in planes, the layout of GPUs, which no CPU kernel reads.
         let layouts = choose_layouts(&g, Target::Cuda(CudaCaps::default()), Compute::Int8);
         lower_assuming(g, ctx(target), &Fuse::All, &layouts, "cpu", assume).expect("a plan")
     };
     let (refused, assumed) = (made(false), made(true));
     assert!(refused.dispatches.len() > assumed.dispatches.len());
     assert!(!refused.refused.is_empty() && assumed.refused.is_empty());
-    // Assumed is not the same as there: every matmul says that it has no kernel.
+    // An assumed kernel does not exist: every matmul of the plan has a gap.
     assert!(assumed.gaps().count() == assumed.dispatches.iter().filter(|d| d.op == "matmul").count());
 }
 

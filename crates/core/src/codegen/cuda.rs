@@ -1,6 +1,6 @@
-//! Putting a CUDA translation unit together: constants, operands and pieces of text become one kernel of one step.
+//! Assembles a CUDA translation unit: constants, operands and kernel text become one kernel, for one launch.
 //!
-//! The texts live in the ops' folders and in `codegen/cuda/`; they name operands and sizes by macros that [`Unit`] defines
+//! The texts are in the ops' folders and in `codegen/cuda/`; they name operands and sizes by macros that [`Unit`] defines
 //! in front of them. Every unit is compiled by itself, so names need no prefix.
 
 use std::fmt::{Display, Write};
@@ -17,22 +17,22 @@ use onetrip_ir::tensor::Slice;
 use onetrip_ir::tensor::{Layout, Sig};
 use onetrip_ir::tree::Tree;
 
-/// What no other machine has: replaced where kernels run without a GPU.
+/// Inline PTX and its wrappers; replaced where kernels run without a GPU.
 pub const MACHINE: &str = include_str!("cuda/machine.cuh");
 const COMMON: &str = include_str!("cuda/common.cuh");
 const BATCH: &str = include_str!("cuda/batch.cuh");
-/// Weights as kernels read them, and activations rounded to int8.
+/// Weights as kernels read them, and activation quantization to int8.
 pub const WEIGHTS: &str = include_str!("cuda/weights.cuh");
 /// Tensor cores, asynchronous copies and clusters; like [`MACHINE`], replaced where kernels run without a GPU.
 pub const TENSOR: &str = include_str!("cuda/tensor.cuh");
-/// Heads: norm, rotation, and vectors of a cache.
+/// Attention heads: RMS norm, rotary embedding, and vectors of a KV cache.
 pub const HEADS: &str = include_str!("cuda/heads.cuh");
-/// Rounding to 16 bits, f16 or bf16 as `HALF_BF16` says, and the MMA fragment layout.
+/// Conversion to 16 bits, f16 or bf16 as `HALF_BF16` says, and the MMA fragment layout.
 pub const HALF: &str = include_str!("cuda/half.cuh");
 /// Causal convolution of a channel.
 pub const CONV: &str = include_str!("cuda/conv.cuh");
 
-/// The caps of the site's device. Other targets never ask.
+/// The capabilities of the site's CUDA device; the defaults for other targets, which never ask.
 pub fn caps(site: &OpSite) -> CudaCaps {
     match site.target {
         Target::Cuda(caps) => caps,
@@ -40,7 +40,7 @@ pub fn caps(site: &OpSite) -> CudaCaps {
     }
 }
 
-/// A translation unit in the making.
+/// A translation unit under construction: its constants, operands and text.
 pub struct Unit {
     threads: u32,
     shared: usize,
@@ -53,7 +53,7 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// A unit whose thread blocks have so many threads.
+    /// An empty unit whose thread blocks have `threads` threads, a multiple of 32.
     pub fn new(threads: u32) -> Unit {
         let mut unit = Unit {
             threads,
@@ -76,7 +76,7 @@ impl Unit {
         self
     }
 
-    /// Defines a number in f32, exactly.
+    /// Defines an f32 constant, with all its bits.
     pub fn set_f32(&mut self, name: &str, value: f32) -> &mut Self {
         self.set(name, float(value))
     }
@@ -87,13 +87,13 @@ impl Unit {
         self
     }
 
-    /// Thread blocks that should fit an SM together: bounds the registers of a thread.
+    /// Thread blocks that should be resident on an SM at once (`__launch_bounds__`): bounds the registers per thread.
     pub fn resident(&mut self, groups: u32) -> &mut Self {
         self.blocks = groups;
         self
     }
 
-    /// Thread blocks of a cluster, which divide every grid. Devices from 9.0 on have clusters of up to 8.
+    /// Thread blocks of a cluster; every grid must be a multiple of it. Devices from sm_90 on have clusters, of up to 8 blocks.
     pub fn cluster(&mut self, groups: u32) -> &mut Self {
         self.cluster = groups;
         self
@@ -123,13 +123,13 @@ impl Unit {
         self.set(name, format!("(({kind}*)A.a{i})"))
     }
 
-    /// The words of the batch.
+    /// The words of the step batch, as operand `BATCH`.
     pub fn batch(&mut self) -> &mut Self {
         self.read("BATCH", "u32", Arg::Batch)
     }
 
-    /// How an op finds number `c` of its row in the row that it reads in whole or in part: `X_PLACE(c)`, rows being
-    /// `X_STRIDE` apart.
+    /// Defines `X_PLACE(c)`, the column of the stored row at which element `c` of the view is, and `X_STRIDE`, the elements
+    /// from one stored row to the next. Without a view the op reads whole rows.
     pub fn view_of(&mut self, view: &Option<Slice>, stride: usize) -> &mut Self {
         self.set("X_STRIDE", stride);
         match view {
@@ -140,13 +140,14 @@ impl Unit {
         }
     }
 
-    /// The number of rows of a value, as the kernel finds it in the batch (which is an operand already).
+    /// Defines `ROWS`, the number of rows of a value, as an expression over the batch (which must be an operand already).
     pub fn rows(&mut self, rows: &Expr) -> &mut Self {
         let code = rows_code(rows);
         self.set("ROWS", code)
     }
 
-    /// A weight by the name of a constant: see `cuda/weights.cuh`. False where no kernel reads its layout.
+    /// Adds a weight as an operand and defines `name` as its reader (`cuda/weights.cuh`). False where no kernel reads its
+    /// layout.
     pub fn weight(&mut self, name: &str, arg: Arg, sig: &Sig, int8: bool) -> bool {
         let Some((kind, parts)) = weight_type(sig, int8) else { return false };
         let i = self.operand(arg, Access::Read);
@@ -156,13 +157,13 @@ impl Unit {
         true
     }
 
-    /// A piece of text.
+    /// Appends kernel text.
     pub fn part(&mut self, text: &str) -> &mut Self {
         self.text.push_str(text);
         self
     }
 
-    /// The step.
+    /// Finishes the unit: a launch of `grid` thread blocks, whose kernel has this name in plans.
     pub fn launch(self, kernel: impl Into<KernelId>, grid: Expr, cost: Cost) -> Launch {
         let (kernel, n) = (kernel.into(), self.args.len());
         let entry: String =
@@ -190,13 +191,13 @@ impl Unit {
         Launch { kernel, code: Code::Text(Arc::new(text)), args: self.args, grid, grain: 1, cost, grid_syncs: 0 }
     }
 
-    /// A lowering of this one step.
+    /// A lowering that consists of this one launch.
     pub fn lower(self, kernel: impl Into<KernelId>, grid: Expr, cost: Cost) -> Lowering {
         Lowering::Steps { launches: vec![self.launch(kernel, grid, cost)], scratch: vec![] }
     }
 }
 
-/// An expression of tokens and sequences in terms of the batch's words.
+/// C++ for an expression in T, S and L, over the batch's words.
 fn rows_code(rows: &Expr) -> String {
     let join = |parts: &[Expr], sep: &str| {
         let parts: Vec<String> = parts.iter().map(rows_code).collect();
@@ -210,12 +211,12 @@ fn rows_code(rows: &Expr) -> String {
         Expr::Sum(parts) => join(parts, " + "),
         Expr::Product(parts) => join(parts, " * "),
         Expr::CeilDiv(e, n) => format!("(({} + {}u) / {n}u)", rows_code(e), n.saturating_sub(1)),
-        // No value of a graph has so many rows.
+        // Keys and pairs count cached positions; no value of a graph has that many rows.
         Expr::Keys(_) | Expr::Pairs(_) => "0u".into(),
     }
 }
 
-/// Type of a weight in `cuda/weights.cuh`, and the bytes at which its parts begin.
+/// The type of a weight in `cuda/weights.cuh`, and the byte offsets of its planes.
 fn weight_type(sig: &Sig, int8: bool) -> Option<(String, Vec<usize>)> {
     let floats = |kind: usize| Some((format!("Floats<{kind}>"), vec![0]));
     match (sig.dtype, sig.layout()) {
@@ -232,22 +233,22 @@ fn weight_type(sig: &Sig, int8: bool) -> Option<(String, Vec<usize>)> {
     }
 }
 
-/// Activations that meet this weight are rounded to int8.
+/// Whether activations are quantized to int8 for the product with this weight.
 pub fn meets_int8(sig: &Sig, compute: Compute) -> bool {
     compute == Compute::Int8 && sig.layout() == Layout::Planes
 }
 
-/// A number in C++, exactly.
+/// A C++ literal of an f32, with all its bits.
 pub fn float(value: f32) -> String {
     if value.is_finite() { format!("{value:e}f") } else { format!("__int_as_float({:#x})", value.to_bits()) }
 }
 
-/// A tree in C++; `leaf` gives the code of an operand.
+/// A C++ expression for a tree; `leaf` gives the code of an operand.
 pub fn tree(tree: &Tree, leaf: &dyn Fn(usize) -> String) -> String {
     tree.code(float, leaf)
 }
 
-/// Groups of `per` items each that hold `rows` rows of `width` items.
+/// The number of thread blocks of `per` items each for `rows` rows of `width` items.
 pub fn groups(rows: &Expr, width: usize, per: usize) -> Expr {
     match rows.constant() {
         Some(n) => Expr::from((n * width as u64).div_ceil(per as u64)),
@@ -255,7 +256,7 @@ pub fn groups(rows: &Expr, width: usize, per: usize) -> Expr {
     }
 }
 
-/// Type of a cache in `cuda/heads.cuh`; none where heads of `dim` have no kernel.
+/// The element type of a KV cache in `cuda/heads.cuh`; `None` where heads of `dim` elements have no kernel.
 pub fn cache_type(sig: &Sig, dim: usize) -> Option<&'static str> {
     match sig.dtype {
         _ if !dim.is_multiple_of(8) => None,

@@ -1,9 +1,9 @@
-//! WGSL put together of pieces: constants, bindings with accessors, generated expressions, and the kernel's own text.
+//! Assembles a WGSL module: constants, bindings with accessors, generated expressions, and the kernel's own text.
 //!
-//! A `kernel.wgsl` declares no binding and no constant of its own site. What it needs is named in its first lines, and
-//! its op's `wgsl` answer declares it here: `read("x", …)` makes the binding `x` and a function `x_at(i)` that gives
-//! number i whatever the type; an optional operand that is absent becomes a function that gives a constant. So one text
-//! serves all forms of an op and stays free of conditions on types.
+//! A `kernel.wgsl` declares no binding and no constant of its site. Its first lines name the ones that it needs, and the
+//! op's `wgsl` answer declares them here: `read("x", …)` makes the binding `x` and a function `x_at(i)` that returns
+//! element i whatever the type; an optional operand that is absent becomes a function that returns a constant. So one
+//! text serves all forms of an op and stays free of conditions on types.
 
 use crate::lowering::{Lowering, OpSite};
 use onetrip_ir::expr::Expr;
@@ -16,23 +16,23 @@ use onetrip_ir::tensor::Slice;
 use onetrip_ir::tensor::{Layout, Sig};
 use onetrip_ir::tree::Tree;
 
-/// Sums, maxima and rounding that several kernels use.
+/// Scalar functions and exact rounding.
 const MATH: &str = include_str!("wgsl/math.wgsl");
-/// The step batch.
+/// Accessors of the step batch.
 const BATCH: &str = include_str!("wgsl/batch.wgsl");
-/// One thread a number of the output.
+/// The entry point of kernels with one thread per element of the output.
 const PER_ELEMENT: &str = include_str!("wgsl/per_element.wgsl");
-/// A weight in planes.
+/// Readers of a quantized weight in planes.
 const PLANES: &str = include_str!("wgsl/planes.wgsl");
-/// Reductions in workgroup memory.
+/// Reductions through workgroup memory.
 const REDUCE: &str = include_str!("wgsl/reduce.wgsl");
 /// Reductions that begin in subgroups of any size.
 const REDUCE_SUBGROUP: &str = include_str!("wgsl/reduce_subgroup.wgsl");
 
-/// Workgroups that meet in one dispatch.
+/// The split-K workspace: publishing partial sums, and finding the workgroup that arrives last.
 const SPLIT_K: &str = include_str!("wgsl/split_k.wgsl");
 
-/// A kernel in the making.
+/// A module under construction: its text and bindings.
 pub(crate) struct Wgsl {
     kernel: KernelId,
     workgroup: u32,
@@ -41,12 +41,12 @@ pub(crate) struct Wgsl {
     access: Vec<Access>,
 }
 
-/// How a float is written down.
+/// A WGSL literal of an f32.
 pub(crate) fn float(x: f32) -> String {
     format!("{x:?}f")
 }
 
-/// A size as an expression over the step batch.
+/// WGSL for an expression in T, S and L, over the step batch.
 pub(crate) fn size(e: &Expr) -> String {
     let join = |parts: &[Expr], op: &str| format!("({})", parts.iter().map(size).collect::<Vec<_>>().join(op));
     match e {
@@ -57,18 +57,18 @@ pub(crate) fn size(e: &Expr) -> String {
         Expr::Sum(parts) => join(parts, " + "),
         Expr::Product(parts) => join(parts, " * "),
         Expr::CeilDiv(a, n) => format!("(({} + {}u) / {n}u)", size(a), n - 1),
-        // Rows of a value are never counts of cached positions.
+        // Keys and pairs count cached positions; no value of a graph has that many rows.
         Expr::Keys(_) | Expr::Pairs(_) => "0u".into(),
     }
 }
 
-/// An expression tree over operands whose values `leaf` names.
+/// A WGSL expression for a tree; `leaf` gives the code of an operand.
 pub(crate) fn tree(tree: &Tree, leaf: &dyn Fn(usize) -> String) -> String {
     tree.code(float, leaf)
 }
 
 impl Wgsl {
-    /// A kernel of this name in plans, run in workgroups of `workgroup` threads (`WG` in its text).
+    /// An empty module, whose kernel has this name in plans and workgroups of `workgroup` threads (`WG` in its text).
     pub fn new(kernel: impl Into<KernelId>, workgroup: u32) -> Wgsl {
         let mut w = Wgsl { kernel: kernel.into(), workgroup, source: String::new(), args: vec![], access: vec![] };
         w.line(format!("// {}", w.kernel));
@@ -78,7 +78,7 @@ impl Wgsl {
         w.text(BATCH).text(MATH)
     }
 
-    /// Asks for an extension of the language.
+    /// Enables an extension of the language.
     pub fn enable(&mut self, extension: &str) {
         self.source.insert_str(0, &format!("enable {extension};\n"));
     }
@@ -95,7 +95,7 @@ impl Wgsl {
         self
     }
 
-    /// Appends the reductions over a workgroup, through subgroups where there are some.
+    /// Appends the reductions over a workgroup, through subgroups where the device has usable ones.
     pub fn reductions(mut self, caps: &WgslCaps) -> Wgsl {
         match lanes(caps) {
             Some(lanes) => {
@@ -106,33 +106,34 @@ impl Wgsl {
         }
     }
 
-    /// Declares the words through which workgroups of one dispatch meet.
+    /// Declares the split-K workspace: zeroed words through which the workgroups of one dispatch pass partial sums and find
+    /// the last of them.
     pub fn split_k_workspace(&mut self) {
         self.bind("workspace", "atomic<u32>", Arg::ZeroedWorkspace, Access::ReadWrite);
         self.line(SPLIT_K);
     }
 
-    /// A constant.
+    /// Declares a u32 constant.
     pub fn number(&mut self, name: &str, value: usize) {
         self.line(format!("const {name}: u32 = {value}u;"));
     }
 
-    /// A constant.
+    /// Declares an f32 constant.
     pub fn float(&mut self, name: &str, value: f32) {
         self.line(format!("const {name}: f32 = {};", float(value)));
     }
 
-    /// A constant.
+    /// Declares a bool constant.
     pub fn flag(&mut self, name: &str, value: bool) {
         self.line(format!("const {name}: bool = {value};"));
     }
 
-    /// `fn name() -> u32`: a size of the batch.
+    /// Declares `fn name() -> u32`, which returns an expression over the batch.
     pub fn size(&mut self, name: &str, value: &Expr) {
         self.line(format!("fn {name}() -> u32 {{ return {}; }}", size(value)));
     }
 
-    /// A binding of an array.
+    /// Declares a storage binding: an array with elements of WGSL type `of`.
     pub fn bind(&mut self, name: &str, of: &str, arg: Arg, access: Access) {
         let mode = if access == Access::Read { "read" } else { "read_write" };
         let n = self.args.len();
@@ -141,7 +142,7 @@ impl Wgsl {
         self.access.push(access);
     }
 
-    /// A float operand: the binding `name`, and `name_at(i)`. Formats that are no floats have other readers.
+    /// Declares a float operand: the binding `name`, and `name_at(i)`. Quantized formats have other readers.
     pub fn read(&mut self, name: &str, arg: Arg, dtype: DType) {
         let (of, value) = match dtype {
             DType::F16 => ("u32", format!("unpack2x16float({name}[i >> 1u])[i & 1u]")),
@@ -152,7 +153,7 @@ impl Wgsl {
         self.line(format!("fn {name}_at(i: u32) -> f32 {{ return {value}; }}"));
     }
 
-    /// As [`Wgsl::read`], or a function that gives `absent` where there is no such operand.
+    /// As [`Wgsl::read`], or a function that returns `absent` where there is no such operand.
     pub fn read_or(&mut self, name: &str, operand: Option<(Arg, DType)>, absent: f32) {
         match operand {
             Some((arg, dtype)) => self.read(name, arg, dtype),
@@ -160,7 +161,8 @@ impl Wgsl {
         }
     }
 
-    /// As [`Wgsl::read`] of rows of `stride` numbers, of which `name_at` sees `view` (all without one), of `width`.
+    /// As [`Wgsl::read`], of an f32 operand with rows of `stride` elements, of which `name_at` indexes only the `view`, as
+    /// rows of `width` elements. Without a view it indexes all.
     pub fn read_view(&mut self, name: &str, arg: Arg, view: &Option<Slice>, stride: usize, width: usize) {
         let Some(Slice { group, start, len }) = view else { return self.read(name, arg, DType::F32) };
         self.bind(name, "f32", arg, Access::Read);
@@ -169,24 +171,24 @@ impl Wgsl {
         self.line(format!("fn {name}_at(i: u32) -> f32 {{ let c = i % {width}u; return {value}; }}"));
     }
 
-    /// An f32 output.
+    /// Declares an f32 output.
     pub fn write(&mut self, name: &str, arg: Arg) {
         self.bind(name, "f32", arg, Access::Write);
     }
 
-    /// Defines a function.
+    /// Defines a function that returns `value`.
     pub fn function(&mut self, signature: &str, value: &str) {
         self.line(format!("fn {signature} {{ return {value}; }}"));
     }
 
-    /// The finished step of `grid` workgroups.
+    /// Finishes the module: a launch of `grid` workgroups.
     pub fn launch(self, grid: Expr, cost: Cost) -> Launch {
         let Wgsl { kernel, workgroup, source, args, access } = self;
         let text = Text { source, entry: "main".into(), workgroup, shared: 0, access };
         Launch { kernel, code: Code::Text(text.into()), args, grid, grain: 1, cost, grid_syncs: 0 }
     }
 
-    /// A lowering with a thread for every number of the one output: `value(r, c)` is declared before.
+    /// A lowering with one thread per element of the only output; `value(r, c)` must be declared before.
     pub fn per_element(mut self, site: &OpSite, cost: Cost) -> Lowering {
         let (rows, width) = (&site.outs[0].rows, site.outs[0].width);
         self.write("y", Arg::Out(0));
@@ -194,7 +196,7 @@ impl Wgsl {
         self.per_element_put(rows, width, cost)
     }
 
-    /// A lowering with a thread for every number of `rows` rows of `width`: `put(r, c)` is declared before.
+    /// A lowering with one thread per element of `rows` rows of `width`; `put(r, c)` must be declared before.
     pub fn per_element_put(mut self, rows: &Expr, width: usize, cost: Cost) -> Lowering {
         self.number("WIDTH", width);
         self.size("rows", rows);
@@ -202,14 +204,14 @@ impl Wgsl {
         self.text(PER_ELEMENT).lowering(grid, cost)
     }
 
-    /// A lowering of this one step.
+    /// A lowering that consists of this one launch.
     pub fn lowering(self, grid: Expr, cost: Cost) -> Lowering {
         Lowering::Steps { launches: vec![self.launch(grid, cost)], scratch: vec![] }
     }
 }
 
-/// Declares a weight in planes as `name`, with the readers of `wgsl/planes.wgsl`; false where it is none. `K` is the
-/// width of its rows.
+/// Declares a weight in planes as `name`, with the readers of `wgsl/planes.wgsl`; false where the weight is not in planes.
+/// The kernel must define `K`, the width of the weight's rows.
 pub(crate) fn planes(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig) -> bool {
     let rows = sig.rows.constant().unwrap_or(0) as usize;
     let Some(planes) = Planes::new(sig.dtype, rows, sig.width).filter(|_| sig.layout() == Layout::Planes) else {
@@ -226,23 +228,24 @@ pub(crate) fn planes(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig) -> bool {
     true
 }
 
-/// The shards of an input that is a weight ([`Sig::shards`]), as operands.
+/// The shards of a weight that is input `input` ([`Sig::shards`]), as operands.
 pub(crate) fn shards(site: &OpSite, input: usize) -> Vec<(Arg, Sig)> {
     let shards = site.ins[input].shards(site.target.binding_bytes()).into_iter().enumerate();
     shards.map(|(i, sig)| (if i == 0 { Arg::In(input) } else { Arg::Shard(input, i) }, sig)).collect()
 }
 
-/// Threads that sum up together without workgroup memory; none where there are no subgroups of use.
+/// Threads that can reduce by subgroup shuffles, without workgroup memory: a power of two from 4 to 32. `None` where the
+/// device's subgroups are unknown or unusable.
 pub(crate) fn lanes(caps: &WgslCaps) -> Option<u32> {
     caps.subgroups.map(|(least, _)| least.min(32)).filter(|&n| n >= 4 && n.is_power_of_two())
 }
 
-/// Threads that share a row in kernels which take several rows in a workgroup: `LANES` in their text.
+/// Threads that share a row in kernels whose workgroups compute several rows: `LANES` in their text.
 pub(crate) fn row_lanes(caps: &WgslCaps) -> u32 {
     lanes(caps).unwrap_or(32)
 }
 
-/// What the target's adapter offers; the defaults where the target is another one.
+/// The capabilities of the target's adapter; the defaults where the target is another one.
 pub(crate) fn caps(target: Target) -> WgslCaps {
     match target {
         Target::Wgsl(caps) => caps,

@@ -1,10 +1,12 @@
-//! Chooses the activations that their producer writes in the MMA fragment layout of their consumer
-//! ([`onetrip_ir::tensor::Role::MmaFragment`]): one dispatch less for each, and half the bytes.
+//! Chooses the activations that their producer writes in the MMA fragment layout
+//! ([`onetrip_ir::tensor::Role::MmaFragment`]), in which their consumer reads them. Each saves the dispatch that would convert
+//! it, and half the bytes.
 
 use crate::graph::{Graph, Source};
 use onetrip_ir::context::LoweringContext;
 
-/// Marks a value as fragment layout if its sole consumer accepts that layout and its producer can emit it; other values stay f32.
+/// Marks a value as MMA fragment layout if its only consumer accepts that layout and its producer can emit it. Other values
+/// stay f32.
 pub(super) fn choose(graph: &mut Graph, ctx: &LoweringContext) {
     for reader in 0..graph.nodes.len() {
         let node = &graph.nodes[reader];

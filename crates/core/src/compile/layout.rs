@@ -1,4 +1,4 @@
-//! Choosing one layout for each weight of a graph.
+//! Chooses one layout for each weight of a graph.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,9 @@ use onetrip_ir::tensor::{Layout, tile_layout};
 /// Layout of each weight by its index; weights that no matmul reads stay as stored.
 pub type Layouts = BTreeMap<usize, Layout>;
 
-/// Chooses one layout for each weight of a graph. A quantized weight that a matmul reads lies in interleaved tiles on the
-/// CPU (with int8 activations) and in planes on GPUs, as does a quantized embedding table there; all else as stored.
+/// Chooses one layout for each weight of a graph. A quantized weight that a matmul reads is in interleaved tiles on the CPU
+/// (with int8 activations) and in planes on GPUs; a quantized embedding table is in planes on GPUs too. All other weights
+/// stay as stored.
 pub fn choose_layouts(graph: &Graph, target: Target, compute: Compute) -> Layouts {
     let mut layouts = Layouts::new();
     if !target.is_text() && compute != Compute::Int8 {

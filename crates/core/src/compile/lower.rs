@@ -1,4 +1,5 @@
-//! From a graph to a plan: choose layouts, fuse, choose MMA fragment layouts, lower every node, colour slots.
+//! From a graph to a plan: apply weight layouts, fuse, choose activations in MMA fragment layout, lower every node, assign
+//! slots.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use onetrip_ir::plan::{BufRef, Dispatch, Operand as Named, OperandId, Plan};
 use onetrip_ir::tensor::ShapeError;
 use onetrip_ir::tensor::{Layout, Role};
 
-/// Makes a plan of a graph as its model definition wrote it.
+/// Lowers a graph, as its model definition wrote it, to a plan.
 pub fn lower(
     graph: Graph,
     ctx: LoweringContext,
@@ -27,8 +28,8 @@ pub fn lower(
     lower_assuming(graph, ctx, wanted, layouts, device, false)
 }
 
-/// As [`lower`]; with `assume`, rules are not refused where the device has no kernel for what they make, and the plan
-/// has gaps that cannot run: for looking at a device whose kernels are not written.
+/// As [`lower`]. With `assume`, rules are applied even where the device has no kernel for the nodes they make; the plan then
+/// has gaps and cannot run. This shows plans for a device whose kernels are not written yet.
 pub fn lower_assuming(
     mut graph: Graph,
     ctx: LoweringContext,
@@ -69,11 +70,11 @@ pub fn lower_assuming(
     Ok(plan)
 }
 
-/// An operand before slots are known.
+/// An operand of a dispatch before slots are assigned.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Operand {
     Value(ValueId),
-    /// A shard of a weight but the first.
+    /// A shard of a weight, except the first.
     Shard(ValueId, usize),
     Scratch(usize),
     Batch,
@@ -166,13 +167,13 @@ impl Planner<'_> {
                 spans.entry(*o).or_insert((d, d)).1 = d;
             }
         }
-        // Outputs stay until the end; so do outputs of an op that nobody reads, within their dispatch.
+        // The graph's outputs stay alive until the end. An output that no node reads is alive during its own dispatch only.
         for &v in &self.graph.outputs {
             if let Some(span) = spans.get_mut(&Operand::Value(v)) {
                 span.1 = usize::MAX;
             }
         }
-        // All dispatches of one op see its outputs: they are alive from the op's first step on.
+        // A value is alive from the first to the last dispatch that has it as an operand.
         let ranges: Vec<LiveRange> = spans
             .iter()
             .map(|(o, span)| {

@@ -1,20 +1,21 @@
-//! Slots by liveness: values that are never alive at the same time share memory.
+//! Assigns slots by live ranges: values that are never alive at the same time share memory.
 
 use onetrip_ir::expr::{Bind, Expr};
 
-/// A value or scratch buffer: alive from the dispatch that first touches it to the one that last does.
+/// A value or scratch buffer, alive from the first to the last dispatch that touches it.
 #[derive(Clone, Debug)]
 pub struct LiveRange {
-    /// Bytes.
+    /// Size in bytes, as an expression over the batch.
     pub bytes: Expr,
-    /// First and last dispatch.
+    /// Indices of the first and last dispatch, both inclusive.
     pub span: (usize, usize),
 }
 
-/// Slot of each live range, and the size of each slot. Ranges that share a dispatch never share a slot.
+/// Returns the slot of each live range, and the size of each slot. Ranges that share a dispatch never share a slot.
 pub fn colour(ranges: &[LiveRange]) -> (Vec<usize>, Vec<Expr>) {
-    // Sizes are compared at a batch of middle size; a slot that several ranges share has the sum of no two of them but
-    // the largest for every batch, so only ranges of equal expression or constant multiple are put together.
+    // A slot must be as large as the largest of its ranges for every batch, and there is no expression for a maximum. So only
+    // ranges share a slot of which one covers the other for every batch: multiples of the same symbol, or equal expressions.
+    // Among the candidates, sizes are compared at a batch of medium size.
     let at = Bind { t: 64, s: 1, l: 64 };
     let mut order: Vec<usize> = (0..ranges.len()).collect();
     order.sort_by_key(|&i| ranges[i].span);
@@ -45,7 +46,7 @@ pub fn colour(ranges: &[LiveRange]) -> (Vec<usize>, Vec<Expr>) {
     (of, slots.into_iter().map(|(bytes, _)| bytes).collect())
 }
 
-/// `a ≥ b` for every batch, as far as can be told: both are a number times the same symbol.
+/// Whether `a ≥ b` is known for every batch: both are constants times the same symbol, or they are equal.
 fn covers(a: &Expr, b: &Expr) -> bool {
     match (linear(a), linear(b)) {
         (Some((n, sa)), Some((m, sb))) => sa == sb && n >= m,
@@ -53,7 +54,7 @@ fn covers(a: &Expr, b: &Expr) -> bool {
     }
 }
 
-/// `n · symbol` as (n, symbol); a plain number has no symbol.
+/// `n · symbol` as (n, symbol); a constant has no symbol.
 fn linear(e: &Expr) -> Option<(u64, Option<&Expr>)> {
     match e {
         Expr::Const(n) => Some((*n, None)),

@@ -1,25 +1,25 @@
-//! What a rule answers: a rewrite of the graph, and the names of what it makes.
+//! Rewrites of the graph, which rules return, and the names of the nodes that rewrites make.
 
 use crate::graph::{Node, Source, Value, ValueId};
 
-/// What a rule wants to put in the place of some nodes.
+/// A change to the graph that a rule asks for.
 #[derive(Clone, Debug)]
 pub enum Rewrite {
-    /// Other nodes instead of the nodes `remove`, in this order, where the last of those stood; if something in between
-    /// needs a result, where the first stood.
+    /// Replaces the nodes `remove` by the nodes `made`, which stand, in their order, in the place of the last removed node; or
+    /// of the first one, if a node in between needs one of their results.
     Make {
-        /// Nodes that go.
+        /// Indices of the nodes to remove.
         remove: Vec<usize>,
-        /// What comes.
+        /// The new nodes, in order.
         made: Vec<Node>,
-        /// Values that were not there before: their ids follow those of the graph.
+        /// Values that `made` adds to the graph; their ids follow those of the graph's values.
         values: Vec<Value>,
     },
-    /// Nodes that do nothing. Outputs that are read are other values from now on.
+    /// Removes nodes that have no effect. Readers of their outputs read other values instead.
     Drop {
-        /// The nodes, in order.
+        /// Indices of the nodes, in order.
         remove: Vec<usize>,
-        /// Output, and the value that it is.
+        /// Pairs of an output and the value that replaces it.
         same: Vec<(ValueId, ValueId)>,
     },
 }
@@ -49,7 +49,7 @@ pub fn split_name(name: &str) -> (String, String) {
     (first.into(), format!("{prefix}{rest}"))
 }
 
-/// A value that is a weight with one row.
+/// Whether a value is a weight with one row.
 pub fn is_weight_row(value: &Value) -> bool {
     matches!(value.source, Source::Weight(_)) && value.sig.rows.constant() == Some(1)
 }

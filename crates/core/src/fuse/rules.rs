@@ -1,8 +1,8 @@
-//! The rules, in the order in which they are tried: what each finds, what it makes, and because of what.
+//! The rules in the order in which they are tried: what each finds, what it makes, and why.
 //!
-//! A rule answers for one node of the graph with the rewrite it wants there. It changes nothing itself, knows no
-//! device, and is refused where the device has no kernel for what it would make. How each finds its place stands in the
-//! files below `rules/`, by theme.
+//! A rule is asked about one node of the graph and returns a rewrite, or nothing. It changes nothing itself and knows no
+//! device; its rewrite is refused where the device has no kernel for the nodes it would make. The functions that match are in
+//! the files below `rules/`, by theme.
 
 use crate::fuse::rewrite::Rewrite;
 use crate::graph::Graph;
@@ -19,17 +19,17 @@ mod norms;
 pub struct Rule {
     /// Name in `--fuse` lists and ladders.
     pub name: &'static str,
-    /// What it finds.
+    /// The pattern of nodes that it finds, in words.
     pub finds: &'static str,
-    /// What it makes.
+    /// The nodes that it makes, in words.
     pub makes: &'static str,
-    /// Why that is better.
+    /// Why the made nodes are better.
     pub because: &'static str,
-    /// The rewrite it wants at a node.
+    /// Returns the rewrite at the node of this index, if the pattern matches there.
     pub find: fn(&Graph, &LoweringContext, usize) -> Option<Rewrite>,
 }
 
-/// All rules, in order.
+/// All rules, in the order in which they are applied.
 pub const RULES: &[Rule] = &[
     Rule {
         name: "empty-nodes",

@@ -1,4 +1,5 @@
-//! What `onetrip calibrate` runs on a GPU to price dispatches as they stand in a tick: layers of round sizes, of no model.
+//! Synthetic layers with which `onetrip calibrate` prices dispatches on a GPU as they run in a tick. Their sizes are round
+//! numbers that belong to no model.
 //!
 //! A chain of the dispatches of one kind, layer after layer, gives the time of that kind by form and size. A chain of whole
 //! layers takes longer than the sum of its kinds; the excess per dispatch is the kernel-switch overhead (curve `kernel_switch`).
@@ -6,32 +7,32 @@
 use super::pairs::Extent;
 use super::*;
 
-/// Layers of one kind.
+/// A chain of equal layers, with the kinds of dispatches that are measured in it.
 pub struct Layers {
-    /// The chain.
+    /// All layers, one after the other.
     pub chain: Chain,
-    /// Layers in it.
+    /// Number of layers in the chain.
     pub depth: usize,
-    /// What is measured of it.
+    /// The kinds of dispatches to measure.
     pub rows: Vec<LayerRow>,
-    /// Whole layers are measured too.
+    /// Whole layers are measured too, for the kernel-switch overhead.
     pub is_whole: bool,
 }
 
 /// A kind of dispatch that every layer has.
 pub struct LayerRow {
-    /// The names of its dispatches are this and the number of the layer.
+    /// Its dispatches are named by this, a dot and the number of the layer.
     pub name: &'static str,
-    /// How often it is in the chain.
+    /// How often the kind occurs in the chain.
     pub times: usize,
     /// The kind that runs before it while it is measured; the time of that kind is subtracted.
     pub behind: Option<&'static str>,
-    /// The curve and where on it; none where it only belongs to whole layers.
+    /// The curve and the `x` that are measured; `None` for a kind that only belongs to whole layers.
     pub point: Option<(String, f64)>,
 }
 
 impl LayerRow {
-    /// It is part of every layer, not behind them.
+    /// Whether every layer has this kind; the head and sampling come once, after all layers.
     pub fn is_in_layers(&self) -> bool {
         is_in_layers(self.name)
     }
@@ -42,7 +43,7 @@ fn is_in_layers(name: &str) -> bool {
 }
 
 impl Layers {
-    /// The plan of its first `layers` layers on a target: of these rows, or of all that whole layers have.
+    /// The plan of the first `layers` layers on a target, with the kinds named in `rows` only, or with all kinds of whole layers.
     pub fn plan(&mut self, target: Target, rows: Option<&[&str]>, layers: usize) -> Result<Plan, ShapeError> {
         let mut plan = self.chain.plan(target)?;
         plan.dispatches.retain(|d| match d.name.split_once('.') {
@@ -56,47 +57,47 @@ impl Layers {
     }
 }
 
-/// Widths of layers whose products are measured.
+/// Widths of the layers whose products are measured.
 const WIDTHS: [usize; 6] = [512, 768, 1024, 1536, 2048, 4096];
-/// The width of those whose attention or delta net is.
+/// Width of the layers whose attention or delta net is measured.
 const NARROW: usize = 1024;
-/// Heads of keys where attention is measured, and heads of queries to one of keys.
+/// Key heads where attention is measured, and query heads per key head.
 const KV_HEADS: usize = 8;
 const QUERIES: usize = 4;
 /// Keys that attention sees where products are measured.
 const KEYS: usize = 256;
-/// Bytes of layers that are hot.
+/// The most bytes of weights in a layer that is measured hot.
 const HOT_BYTES: usize = 32 << 20;
-/// Numbers to a side of a delta net's state.
+/// Key and value dimension of a delta net's head, whose state is this squared.
 const DELTA_DIM: usize = 128;
-/// Numbers of a layer's inner width to one of its own.
+/// Ratio of a layer's inner (FFN) width to its width.
 const INNER: usize = 3;
-/// A product with many rows, as a model's head is; it is in no layer.
+/// A product with a weight of many rows, like a model's head; it is in no layer.
 const HEAD: &str = "head";
-/// What chooses a token behind it.
+/// The op that chooses a token from the head's output.
 const SAMPLE: &str = "sample";
 const HEAD_ROWS: usize = 128;
 const HEAD_WIDTH: usize = 1024;
 const HEADS: usize = 2;
-/// Bytes of weights of a chain.
+/// About how many bytes of weights a chain has at most.
 const MOST: usize = 1 << 30;
 
-/// What stands between a layer's first products and the one behind it.
+/// The op between a layer's first products and its output projection.
 #[derive(Clone, Copy)]
 enum Mixer {
     Attention { kv: usize, dim: usize, keys: usize },
     Delta { heads: usize },
 }
 
-/// What a layer is like.
+/// The sizes of a layer.
 #[derive(Clone, Copy)]
 struct Size {
     format: DType,
     k: usize,
     mixer: Mixer,
-    /// Rows of the head to its width.
+    /// Ratio of the head's rows to its width.
     head: usize,
-    /// All weights come from memory: those of other layers, and something else, are read in between.
+    /// All weights come from memory, because other layers' weights and a flush are read in between.
     is_cold: bool,
 }
 
@@ -111,7 +112,7 @@ pub fn layers(formats: &[DType], extent: Extent) -> Result<Vec<Layers>, ShapeErr
             let mixer = Mixer::Attention { kv: (k / QUERIES / dim).max(1), dim, keys: KEYS };
             let size = Size { format, k, mixer, head, is_cold: true };
             all.push(products(size, format == formats[0], extent)?);
-            // Larger layers stay in no cache.
+            // Larger layers would not stay in a cache.
             if size.bytes() <= HOT_BYTES {
                 all.push(products(Size { is_cold: false, ..size }, false, extent)?);
             }
@@ -137,7 +138,7 @@ pub fn layers(formats: &[DType], extent: Extent) -> Result<Vec<Layers>, ShapeErr
     Ok(all)
 }
 
-/// Layers whose products are measured, and what it costs that one follows another.
+/// Layers whose products are measured; whole cold layers give the kernel-switch overhead too.
 fn products(size: Size, is_first: bool, extent: Extent) -> Result<Layers, ShapeError> {
     let has_head = size.is_cold && (extent.quick || size.k == HEAD_WIDTH);
     let depth = if extent.quick { 2 } else { (MOST / size.bytes()).clamp(4, 16) / 2 * 2 };
@@ -172,16 +173,16 @@ fn mixers(size: Size, curve: String, bytes: f64, extent: Extent) -> Result<Layer
 }
 
 impl Size {
-    /// Rows of a layer's first products.
+    /// Rows of the weights of a layer's first products.
     fn first(&self) -> Vec<usize> {
         match self.mixer {
             Mixer::Attention { kv, dim, .. } => vec![QUERIES * kv * dim, kv * dim, kv * dim],
-            // The packed projection, the gate, decay and beta.
+            // In order: the packed projection, the gate, decay and beta.
             Mixer::Delta { heads } => vec![4 * heads * DELTA_DIM, 2 * heads * DELTA_DIM, 2 * heads, 2 * heads],
         }
     }
 
-    /// Numbers that the mixer makes.
+    /// Elements in a row of the mixer's output.
     fn mixed(&self) -> usize {
         match self.mixer {
             Mixer::Attention { kv, dim, .. } => QUERIES * kv * dim,
@@ -189,7 +190,7 @@ impl Size {
         }
     }
 
-    /// Bytes of the weights of a row.
+    /// Bytes of the weights of the kind of dispatch called `name`.
     fn row(&self, name: &str) -> usize {
         let (rows, k) = match name {
             "qkv" => (self.first().iter().sum(), self.k),
@@ -207,12 +208,12 @@ impl Size {
     }
 }
 
-/// `depth` layers, and `heads` heads behind them.
+/// A chain of `depth` layers, then `heads` times the head and sampling.
 fn chain(size: Size, depth: usize, heads: usize, extent: Extent) -> Result<Chain, ShapeError> {
     let Size { format, k, mixer, head, is_cold } = size;
     let keys = if let Mixer::Attention { keys, .. } = mixer { keys } else { 2 };
     let mut c = Chain::new(1, 1, keys);
-    // Layers of a quick measurement are hot all the same: a slow device would read nothing else.
+    // A quick measurement has no flush: a slow device would spend all its time on it.
     if is_cold && !extent.quick {
         let (x, width) = (c.input(2048)?, 2048);
         let w = c.weight(extent.flush() / (2 * width), width, DType::F16);
@@ -225,7 +226,7 @@ fn chain(size: Size, depth: usize, heads: usize, extent: Extent) -> Result<Chain
     let gated = Tree::product(Tree::unary(Unary::Silu, Tree::In(0)), Tree::In(1));
     let mut shared: Vec<ValueId> = vec![];
     for layer in 0..depth {
-        // Hot layers have the same weights.
+        // All hot layers share the same weights.
         if is_cold || layer == 0 {
             shared = vec![c.weight(1, k, DType::F32)];
             shared.extend(first.iter().map(|&rows| c.weight(rows, k, format)).collect::<Vec<_>>());
@@ -254,10 +255,10 @@ fn chain(size: Size, depth: usize, heads: usize, extent: Extent) -> Result<Chain
     Ok(c)
 }
 
-/// Pushes an op under a row's name.
+/// Pushes an op under the name of its kind and the number of the layer.
 type Named<'a> = dyn FnMut(&mut Chain, &str, Op, &[ValueId]) -> Result<Vec<ValueId>, ShapeError> + 'a;
 
-/// What is between a layer's first products and the one behind it.
+/// Pushes the mixer of a layer and returns its output. `made` are the outputs of the layer's first products.
 fn mix(c: &mut Chain, mixer: Mixer, made: &[ValueId], named: &mut Named) -> Result<ValueId, ShapeError> {
     match mixer {
         Mixer::Attention { kv, dim, .. } => {

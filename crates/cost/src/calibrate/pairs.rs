@@ -1,30 +1,31 @@
-//! What `onetrip calibrate` runs on a GPU: pairs of chains, of which one is longer than the other. What it takes longer, by
-//! dispatch, is what a dispatch takes as plans run: recorded, dependent on the one before, without a clock in between.
+//! Pairs of chains that `onetrip calibrate` runs on a GPU, one longer than the other. The difference of their times, divided by
+//! the difference of their dispatches, is the time of a dispatch under the conditions of a plan: recorded, dependent on the
+//! dispatch before it, and without time stamps in between.
 
 use super::*;
 
-/// A point of a curve.
+/// A point of a curve, with the two chains that are measured for it.
 pub struct Pair {
-    /// The curve.
+    /// Name of the curve.
     pub curve: String,
-    /// Where on it.
+    /// The curve's `x` at this point.
     pub x: f64,
-    /// What becomes of the time of one dispatch.
+    /// How the time of one link becomes the curve's `y`.
     pub unit: Unit,
-    /// Links that `short` has.
+    /// Number of links (measured ops) of `short`.
     pub least: usize,
-    /// Links that `long` has more.
+    /// Number of links that `long` has in addition.
     pub links: usize,
-    /// The shorter chain: its weights and states are the first of the longer one's.
+    /// The shorter chain; its weights and states are the first ones of the longer chain.
     pub short: Chain,
     /// The longer chain.
     pub long: Chain,
 }
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Few points of few bytes: to see that it works, and for devices that are slow.
+    /// Only few and small points, to see that it works and for slow devices.
     pub quick: bool,
 }
 
@@ -33,19 +34,19 @@ impl Extent {
         if self.quick { few.to_vec() } else { all.to_vec() }
     }
 
-    /// Bytes that a cold chain reads first: more than second-level caches hold.
+    /// Bytes that a cold chain reads first: more than an L2 holds, unless the measurement is quick.
     pub(super) fn flush(self) -> usize {
         if self.quick { 16 << 20 } else { 256 << 20 }
     }
 }
 
-/// Formats that are measured unless others are asked for.
+/// The formats that are measured by default.
 pub const FORMATS: [DType; 3] = [DType::F16, DType::Q8_0, DType::Q4_0];
 
-/// Every point, for the formats that weights may have. The first is `launch`: others take it off.
+/// Every point, for the formats that weights may have. The first point is `launch`, because others subtract it.
 pub fn pairs(formats: &[DType], extent: Extent) -> Result<Vec<Pair>, ShapeError> {
     let mut all = vec![];
-    // A float format stands for the memory and for the arithmetic.
+    // A float format measures the memory bandwidth and the arithmetic rate.
     let first = formats.iter().copied().find(|f| f.is_float()).unwrap_or(DType::F16);
     for (curve, is_independent) in [("launch", false), ("launch.independent", true)] {
         let links = 128;
@@ -93,7 +94,7 @@ pub fn pairs(formats: &[DType], extent: Extent) -> Result<Vec<Pair>, ShapeError>
     Ok(all)
 }
 
-/// A point of two chains of the same kind: one of `least` links, one of `links` more.
+/// A point from two chains of the same kind: one of `least` links, one of `least + links`.
 fn pair(
     curve: impl Into<String>,
     x: f64,
@@ -105,7 +106,8 @@ fn pair(
     Ok(Pair { curve: curve.into(), x, unit, least, links, short: chain(least)?, long: chain(least + links)? })
 }
 
-/// The least dispatch there is: each reads what the one before wrote, or all read the same and write apart.
+/// A chain of the smallest possible dispatches. Each reads the output of the one before; or, independent, all read the same
+/// input and write to slots of their own.
 pub fn tiny(depth: usize, is_independent: bool) -> Result<Chain, ShapeError> {
     let mut chain = Chain::new(1, 1, 1);
     let mut x = chain.input(16)?;
@@ -116,7 +118,7 @@ pub fn tiny(depth: usize, is_independent: bool) -> Result<Chain, ShapeError> {
     Ok(chain)
 }
 
-/// A set of `bytes` of weights, read over and over in pieces of at most 64 MB.
+/// The read bandwidth of a working set of `bytes`: weights of at most 64 MB each, read one after the other again and again.
 fn read(format: DType, bytes: usize) -> Result<Pair, ShapeError> {
     const K: usize = 4096;
     let piece = bytes.min(64 << 20);
@@ -133,7 +135,7 @@ fn read(format: DType, bytes: usize) -> Result<Pair, ShapeError> {
     pair("read", bytes as f64, Unit::Rate(piece as f64), 4 * pieces, chain, pieces)
 }
 
-/// A matrix, and one of the same numbers that undoes its change of width.
+/// The shape of a matrix `[rows, k]`. In a dependent chain it alternates with `[k, rows]`, which restores the width.
 #[derive(Clone, Copy)]
 struct Shape {
     k: usize,
@@ -142,9 +144,9 @@ struct Shape {
 }
 
 impl Shape {
-    /// About `bytes` bytes of a format, as near to a square as whole blocks allow.
+    /// A matrix of about `bytes` bytes in a format, as close to square as whole blocks allow.
     fn of(format: DType, bytes: usize) -> Shape {
-        // Widths of quantized weights are multiples of the largest block, as models' are.
+        // Widths of quantized weights are multiples of the largest block, as in models.
         let block = if format.is_float() { 32 } else { 256 };
         let elements = bytes * 256 / format.row_bytes(256).unwrap_or(1024);
         let k = (1usize << (elements.max(1).ilog2() / 2)).max(block);
@@ -153,7 +155,8 @@ impl Shape {
     }
 }
 
-/// Products with a row: each reads what the one before wrote, or all read one input and write apart.
+/// Products of a weight with one row. Each reads the output of the one before; or, independent, all read the same input and
+/// write to slots of their own.
 fn stream(
     curve: String,
     format: DType,
@@ -162,7 +165,7 @@ fn stream(
     is_independent: bool,
     extent: Extent,
 ) -> Result<Pair, ShapeError> {
-    // Even, as widths alternate; hot ones have two matrices for all links.
+    // The number of links is even, as shapes alternate. Hot chains have two matrices for all links.
     let links = if is_cold { (extent.flush() / shape.bytes).clamp(2, 32) / 2 * 2 } else { 32 };
     let chain = |depth: usize| {
         let mut chain = Chain::new(1, 1, 1);
@@ -187,16 +190,16 @@ fn stream(
     pair(curve, shape.bytes as f64, Unit::Dispatch, links, chain, 2)
 }
 
-/// Heads of queries in chains of prompts, and of keys.
+/// Query heads and key heads in the chains of prompts.
 const PROMPT_HEADS: (usize, usize) = (16, 4);
 
-/// Operations of a prompt of `n` tokens that attends to itself.
+/// Flops of the attention of a prompt of `n` tokens to itself.
 fn attended(dim: usize, n: usize) -> f64 {
     let seen = Expr::Pairs(None).eval(Bind { t: n as u64, s: 1, l: n as u64 });
     (4 * PROMPT_HEADS.0 * dim) as f64 * seen as f64
 }
 
-/// A prompt attends to itself, its keys written before, `depth` times.
+/// A chain in which a prompt of `n` tokens attends to itself `depth` times; its keys are in the cache already.
 fn blocks(dim: usize, n: usize, depth: usize) -> Result<Chain, ShapeError> {
     let (heads, kv) = PROMPT_HEADS;
     let cache = Cache { heads: kv, dim };
@@ -209,7 +212,7 @@ fn blocks(dim: usize, n: usize, depth: usize) -> Result<Chain, ShapeError> {
     Ok(chain)
 }
 
-/// `depth` products of `n` rows with one square matrix.
+/// A chain of `depth` products of `n` rows with one square matrix of `k` columns.
 fn square(format: DType, n: usize, k: usize, depth: usize) -> Result<Chain, ShapeError> {
     let mut chain = Chain::new(n, 1, n);
     let mut x = chain.input(k)?;
@@ -236,7 +239,7 @@ mod tests {
                 let is_first = |a: &[u64], b: &[u64]| b.starts_with(a);
                 assert!(is_first(&p.short.weights, &p.long.weights), "{}", p.curve);
                 assert!(is_first(&p.short.state_bytes(256), &p.long.state_bytes(256)), "{}", p.curve);
-                // A step may be several dispatches, in every link alike.
+                // A link may take several dispatches, the same number in every link.
                 let more = long.dispatches.len() - short.dispatches.len();
                 assert!(more >= p.links && more % p.links == 0, "{}: {more} for {} links", p.curve, p.links);
                 assert!(seen.insert((p.curve.clone(), p.x.to_bits())), "{} at {} twice", p.curve, p.x);

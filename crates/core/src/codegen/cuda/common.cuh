@@ -1,8 +1,8 @@
-// What every CUDA kernel of onetrip begins with: sums over warps and blocks, and the functions of elementwise trees.
+// The beginning of every CUDA kernel: indices, reductions over warps and blocks, and the functions of elementwise trees.
 #define INFINITE __int_as_float(0x7f800000)
 #define NOT_A_NUMBER __int_as_float(0x7fc00000)
 
-// Index of the group: a device splits large grids over two dimensions.
+// The linear index of the thread block: a device splits large grids over two dimensions.
 DEVICE u32 block_index() { return blockIdx.x + blockIdx.y * gridDim.x; }
 DEVICE u32 lane_index() { return threadIdx.x & 31; }
 DEVICE u32 warp_index() { return threadIdx.x >> 5; }
@@ -24,7 +24,8 @@ DEVICE float warp_max(float x) {
     for (int i = 16; i > 0; i >>= 1) x = fmaxf(x, __shfl_xor_sync(FULL, x, i));
     return x;
 }
-// The sums over the warp of D elements of each lane, D a power of two up to 32: lane l has that of number l % D.
+// D reductions over a warp at once, D a power of two up to 32: each lane has D elements, and lane l gets the sum over all lanes
+// of element l % D. Each exchange sends half of a lane's elements away, which takes fewer shuffles than D separate reductions.
 template <int D> DEVICE float warp_sums(float (&s)[D]) {
     const u32 lane = lane_index();
 #pragma unroll

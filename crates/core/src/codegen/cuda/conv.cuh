@@ -1,6 +1,7 @@
-// Causal convolution of one channel: the state [slot][taps - 1][channels] holds the rows before this step, oldest first.
+// Causal convolution of one channel. The state [slot][taps - 1][channels] holds the input rows before this step, oldest first.
+// N: taps. C: channels of a row.
 
-// A sequence of the batch, as the convolution sees it.
+// A sequence's rows of this step and its slot in the states.
 struct Span {
     u32 start, count, slot;
     bool first_chunk;
@@ -8,19 +9,19 @@ struct Span {
         : start(batch.span(seq, 0)), count(batch.span(seq, 1)), slot(batch.span(seq, 3)), first_chunk(batch.span(seq, 4) != 0) {}
 };
 
-// A channel's input in a window, which has every sequence's earlier rows in front of its own.
+// The input of a channel in a window (op `window`), where each sequence has its N - 1 earlier rows in front of its own.
 template <int N, int C> DEVICE float window_input(const Span& s, u32 seq, const float* x, u32 row, u32 channel) {
     return x[(size_t)(s.start + seq * (N - 1) + row) * C + channel];
 }
 
-// The input of a channel `row` rows after the oldest one in the state.
+// The input of a channel, `row` rows after the oldest row in the state.
 template <int N, int C>
 DEVICE float conv_input(const Span& s, const float* x, const float* state, u32 row, u32 channel) {
     if (row >= N - 1) return x[(size_t)(s.start + row - (N - 1)) * C + channel];
     return s.first_chunk ? 0.0f : state[((size_t)s.slot * (N - 1) + row) * C + channel];
 }
 
-// The filter of a channel as stored: f32 or f16.
+// Loads the filter of a channel, stored in f32 or f16.
 template <int N, bool IS_HALF> DEVICE void conv_filter(const u8* filter, u32 channel, float (&w)[N]) {
     if (N == 4 && !IS_HALF) {
         const float4 x = ((const float4*)filter)[channel];
@@ -33,7 +34,7 @@ template <int N, bool IS_HALF> DEVICE void conv_filter(const u8* filter, u32 cha
     }
 }
 
-// Row t of this step's rows of a sequence, convolved.
+// The convolution at row t of this step's rows of a sequence.
 template <int N, int C>
 DEVICE float conv_row(const Span& s, const float* x, const float* state, u32 t, u32 channel, const float (&w)[N]) {
     float sum = 0;
@@ -42,7 +43,7 @@ DEVICE float conv_row(const Span& s, const float* x, const float* state, u32 t, 
     return sum;
 }
 
-// Keeps the last rows of a channel for the next step; nobody may still want the old ones.
+// Stores the last N - 1 input rows of a channel for the next step. No other thread may still need the old rows.
 template <int N, int C> DEVICE void conv_keep(const Span& s, const float* x, float* state, u32 channel) {
     float kept[N - 1];
 #pragma unroll
@@ -51,7 +52,8 @@ template <int N, int C> DEVICE void conv_keep(const Span& s, const float* x, flo
     for (int i = 0; i < N - 1; i++) state[((size_t)s.slot * (N - 1) + i) * C + channel] = kept[i];
 }
 
-// The same for four adjacent channels from `channel`, a multiple of 4 as C is: first what is to be kept, then keeping it.
+// The same for four adjacent channels from `channel`; `channel` and C are multiples of 4. `conv_last4` loads the rows to store
+// and `conv_store4` stores them, so that a kernel can put a barrier between the two.
 template <int N, int C>
 DEVICE void conv_last4(const Span& s, const float* x, const float* state, u32 channel, float4 (&kept)[N - 1]) {
 #pragma unroll

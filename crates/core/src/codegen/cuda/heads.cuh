@@ -1,13 +1,15 @@
-// Heads: norm and rotation of one, by a warp; and vectors of a paged cache [page][head][position][D].
+// Attention heads: RMS norm and rotary embedding of one head by a warp, and vectors of a paged KV cache
+// [page][head][position][D].
 
-// The norm's factor of D elements that lie in x, by a whole warp.
+// The RMS norm's factor of a head of D elements at x, computed by a whole warp.
 template <int D> DEVICE float head_factor(const float* x, float eps) {
     float s = 0;
     for (u32 i = lane_index(); i < D; i += 32) s += x[i] * x[i];
     return 1.0f / sqrtf(warp_sum(s) / (float)D + eps);
 }
 
-// One head, normed (where there is a weight) and rotated, to shared memory, by a whole warp. `turns`: P cosines, P sines.
+// Normalizes one head (where there is a weight) and rotates it, by a whole warp; `out` is in shared memory. `turns`: P cosines,
+// then P sines. HALVES: pair i is (i, i + P) instead of (2i, 2i + 1).
 template <int D, int P, bool HALVES>
 DEVICE void turn_head(const float* turns, const float* x, const float* weight, float eps, float* out) {
     const float factor = weight ? head_factor<D>(x, eps) : 1.0f;
@@ -26,7 +28,7 @@ DEVICE void rotate_head(const Batch& batch, u32 table, u32 row, const float* x, 
     turn_head<D, P, HALVES>(batch.turns(table, row, P), x, weight, eps, out);
 }
 
-// Types of caches.
+// Element types of a KV cache.
 #define CACHE_F32 0
 #define CACHE_F16 1
 #define CACHE_Q8_0 2
@@ -34,12 +36,13 @@ DEVICE void rotate_head(const Batch& batch, u32 table, u32 row, const float* x, 
 template <int TYPE, int D> struct CacheRow {
     static const int BYTES = TYPE == CACHE_F32 ? D * 4 : TYPE == CACHE_F16 ? D * 2 : D / 32 * 34;
 
-    // Eight elements as they lie in the cache: loads that nobody waits for yet.
+    // Eight elements as they are stored in the cache. Loading and conversion are separate, so that several loads can be under
+    // way before the first conversion waits.
     struct Eight {
         uint4 a, b;
     };
     DEVICE static Eight nothing() { return Eight{make_uint4(0, 0, 0, 0), make_uint4(0, 0, 0, 0)}; }
-    // From element e, a multiple of 8.
+    // Loads eight elements from element e, a multiple of 8.
     DEVICE static Eight fetch8(const u8* row, u32 e) {
         Eight x = nothing();
         if (TYPE == CACHE_F32) {
@@ -70,7 +73,7 @@ template <int TYPE, int D> struct CacheRow {
     }
     DEVICE static void load8(const u8* row, u32 e, float (&v)[8]) { convert(fetch8(row, e), v); }
 
-    // Stores D elements, rounded to the cache's type, by a whole warp. Q8_0 rounds as core/src/formats/fit.rs: to the
+    // Stores D elements, rounded to the cache's type, by a whole warp. Q8_0 rounds like core/src/formats/fit.rs: to the
     // nearest, ties away from zero.
     DEVICE static void store(const float* x, u8* row) {
         if (TYPE == CACHE_F32) {
@@ -91,7 +94,7 @@ template <int TYPE, int D> struct CacheRow {
     }
 };
 
-// Where the vector of a head at a position of a sequence begins.
+// The byte offset in the cache of a head's vector at a position of a sequence.
 DEVICE size_t cache_at(const Batch& batch, u32 seq, u32 position, u32 heads, u32 head, u32 row_bytes) {
     return ((size_t)((size_t)batch.page(seq, position) * heads + head) * batch.page_len() + batch.page_offset(position)) * row_bytes;
 }

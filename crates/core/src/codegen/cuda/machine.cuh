@@ -1,21 +1,21 @@
-// What the machine does that C++ has no word for: short types, conversions without headers (NVRTC has none), loads around
-// L1, dependent launch. Tests that run kernels without a GPU have their own of this file.
+// Instructions that C++ cannot express, as inline PTX, with short names for types: conversions (NVRTC has no headers for them),
+// loads that bypass L1, cp.async, MMA, programmatic dependent launch. Tests that run kernels without a GPU replace this file.
 typedef unsigned char u8;
 typedef unsigned short u16;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
 #define DEVICE __device__ __forceinline__
-// Of a function that is seldom called: kernels that have it inside are longer, and instructions come from memory as well.
+// Marks a function that is seldom called. Inlined, it would lengthen its kernels, and instructions are fetched from memory too.
 #define COLD static __device__ __noinline__
 #define FULL 0xffffffffu
 
-// Dependent launch. A kernel may start while the ones before it still run; it must call `wait_for_inputs` before it
-// touches a slot or a state, and before it ends. What no kernel of the tick writes may be read earlier: weights, the batch's
-// words, and the positions of a cache that earlier ticks wrote.
+// Programmatic dependent launch. A kernel may start while the kernels before it still run. It must call `wait_for_inputs`
+// before it touches a slot or a state, and before it ends. Memory that no other kernel of the tick writes may be read before
+// the wait: weights, the batch's words, and the cache positions that earlier ticks wrote.
 //
-// DELAYS is the seed of test builds, in which warps come to these places in any order and at any distance: most within a
-// thousand cycles, one in eight within sixteen thousand.
+// DELAYS is the seed of test builds that delay every warp at these calls by a random time, most by less than a thousand cycles
+// and one in eight by up to sixteen thousand, so that warps and blocks arrive in any order.
 #ifdef DELAYS
 DEVICE void delay() {
     const u32 begin = (u32)clock64(), warp = (blockIdx.x + blockIdx.y * gridDim.x) * 32u + threadIdx.x / 32u;
@@ -41,7 +41,7 @@ DEVICE void allow_next() {
 #endif
 }
 
-// The sum over a warp's lanes, and the number of lanes where something holds.
+// The sum of x over a warp's lanes, and the number of lanes in which a condition holds.
 DEVICE u32 warp_total(u32 x) {
 #if __CUDA_ARCH__ >= 800
     return __reduce_add_sync(FULL, x);
@@ -75,11 +75,11 @@ DEVICE u16 stream2(const void* p) {
     asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(v) : "l"(p));
     return v;
 }
-// Asks for a line of 128 bytes to come to L2.
+// Prefetches a line of 128 bytes into L2.
 DEVICE void fetch_line(const void* p) { asm volatile("prefetch.global.L2 [%0];" ::"l"(p)); }
 
-// 16 bytes from memory to shared memory without passing registers. Copies since the last commit are a group; a thread
-// waits until all but its last N groups are there.
+// Asynchronous copies from global to shared memory that do not pass through registers. The copies since the last commit form a
+// group; `cp_async_wait` waits until all but the thread's last N groups have arrived.
 DEVICE void cp_async16(void* shared, const void* global) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((u32)__cvta_generic_to_shared(shared)), "l"(global) : "memory");
 }
@@ -92,7 +92,7 @@ DEVICE void cp_async4(void* shared, const void* global) {
 DEVICE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int N> DEVICE void cp_async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory"); }
 
-// Arithmetic on pairs of f16.
+// Arithmetic on pairs of f16 in a word.
 DEVICE u32 sub_pairs(u32 a, u32 b) {
     u32 c;
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
@@ -110,8 +110,8 @@ DEVICE u32 fma_pairs(u32 a, u32 b, u32 c) {
     return d;
 }
 
-// Four squares of 8 x 8 numbers of 16 bits from shared memory, by a whole warp: lane i names row i % 8 of square i / 8 and
-// gets the pair at row i / 4, place i % 4 of each.
+// ldmatrix: four matrices of 8 x 8 16-bit elements from shared memory, by a whole warp. Lane i passes the address of row i % 8
+// of matrix i / 8 and receives, of each matrix, the pair of elements in row i / 4 at columns i % 4 * 2 and i % 4 * 2 + 1.
 DEVICE void load_squares(u32 (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
@@ -119,7 +119,7 @@ DEVICE void load_squares(u32 (&r)[4], const void* row) {
                  : "memory");
 }
 
-// d += a · b of a warp, m16n8k16, pairs of 16-bit numbers in the order of PTX's fragments.
+// mma.sync: d += a · b of a warp, m16n8k16, with pairs of 16-bit elements in the order of PTX's fragments.
 DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
@@ -130,7 +130,7 @@ DEVICE void mma_bf16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
-// The same of int8, m16n8k32: four to a word.
+// The same for int8, m16n8k32, with four elements in a word.
 DEVICE void mma_s8(int (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
     asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])

@@ -1,12 +1,12 @@
-// Weights [rows, K] as kernels read them, and the activations they meet, in shared memory.
+// Weights [rows, K] as kernels read them, and the activations in shared memory that are multiplied with them.
 //
-// A chunk is 16 bytes of quants or floats of one row. Activations of N tokens lie in shared memory in up to three forms:
-// - f32, groups of four: the even groups of a row first, then the odd ones, so that lanes that read eight elements each do
-//   not meet in a bank;
-// - int8 in their order (8-bit quants), and int8 with the even elements first, then the odd ones (4-bit quants, whose low
-//   halves are the even elements);
-// - for either, the scale of each 32 and `scale * sum of the quants` of each 16, for zero points and mins.
-// Rounding to int8: core/src/simd/q8.rs, bit by bit.
+// A chunk is 16 bytes of quants or floats of one row. The activations of N tokens are in shared memory in up to three forms:
+// - f32, in groups of four: the even groups of a row first, then the odd ones, so that lanes which each read eight adjacent
+//   elements have no bank conflicts;
+// - int8 in their order (for 8-bit quants), or int8 with the even elements of a row first, then the odd ones (for 4-bit quants:
+//   the low nibbles are the even elements, the high nibbles the odd ones);
+// - for either int8 form, the scale of every 32 elements, and `scale * sum of the quants` of every 16, for zero points and mins.
+// Activation quantization is bit for bit that of core/src/simd/q8.rs.
 
 struct X {
     const float* f;      // [N][K]
@@ -16,10 +16,11 @@ struct X {
     const float* sum;    // [N][K / 16]
 };
 
-// Where the group of four that begins at element 4 * g lies.
+// The index in shared memory of the group of four that begins at element 4 * g of a row.
 DEVICE u32 f32_group(u32 g) { return (g & 1) * (K / 2) + (g >> 1) * 4; }
 
-// BITS of a quant, elements of a GROUP, ZERO taken off, HAS_MIN: there is a plane of mins. INT8: activations are int8.
+// Quantized weights in planes. BITS: of a quant. GROUP: elements to a scale. ZERO: the zero point, subtracted from quants.
+// HAS_MIN: there is a plane of mins. INT8: activations are quantized to int8.
 template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes {
     const u8* quants;
     const u8* scales;
@@ -45,7 +46,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
         return c;
     }
 
-    // acc[r][t] += chunk of row r times activations of token t.
+    // acc[r][t] += the dot product of row r's chunk with the activations of token t.
     template <int R, int N> DEVICE static void dot(const Chunk (&c)[R], const X& x, u32 chunk, float (&acc)[R][N]) {
 #pragma unroll
         for (int t = 0; t < N; t++) {
@@ -57,9 +58,9 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
         }
     }
 
-    // The activations that a chunk meets, held by a thread: quants, their scale, and `scale * sum of quants` of each group.
+    // A thread's int8 activations for a chunk, in registers: quants, their scale, and `scale * sum of quants` of each group.
     struct Mine {
-        uint4 even, odd;  // 8-bit quants: `even` alone, in their order
+        uint4 even, odd;  // for 8-bit weights `even` alone holds the quants, in their order
         float scale, sum[2];
     };
     DEVICE static Mine nothing() {
@@ -67,7 +68,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
         m.even = m.odd = make_uint4(0, 0, 0, 0), m.scale = m.sum[0] = m.sum[1] = 0;
         return m;
     }
-    // Of token t, from shared memory.
+    // Loads those of token t from shared memory.
     DEVICE static Mine mine(const X& x, u32 t, u32 chunk) {
         Mine m = nothing();
         const float* sums = x.sum + t * (K / 16);
@@ -88,7 +89,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
         }
         return m;
     }
-    // acc + chunk times activations.
+    // acc + the dot product of a chunk with its activations.
     DEVICE static float mac(const Chunk& c, const Mine& m, float acc) {
         const uint4 w = c.quants;
         const float scale = from_f16(c.scale[0]);
@@ -148,7 +149,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
         }
     }
 
-    // Elements 8 * part .. of a chunk, without the min.
+    // Dequantizes elements 8 * part to 8 * part + 7 of a chunk, without the min.
     DEVICE static void dequantize8(const uint4& quants, int part, float scale, float (&w)[8]) {
         const u32* words = (const u32*)&quants;
 #pragma unroll
@@ -163,7 +164,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
         }
     }
 
-    // Eight elements of a row from element `e`, a multiple of 8, rounded as the processor rounds them.
+    // Dequantizes eight elements of a row from element `e`, a multiple of 8, with the same roundings as the CPU.
     DEVICE void load8(u32 row, u32 e, float (&w)[8]) const {
         const size_t group = ((size_t)row * K + e) / GROUP * 2;
         const float scale = from_f16(*(const u16*)(scales + group));
@@ -181,7 +182,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
         for (int i = 0; HAS_MIN && i < 8; i++) w[i] = __fadd_rn(w[i], group_min);
     }
 
-    // One number, rounded as the processor rounds it.
+    // Dequantizes one element, with the same roundings as the CPU.
     DEVICE float at(u32 row, u32 e) const {
         const size_t i = (size_t)row * K + e;
         const int quant = BITS == 4 ? (int)((quants[i / 2] >> (4 * (i & 1))) & 15) - ZERO : (int)(signed char)quants[i];
@@ -189,7 +190,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
         return HAS_MIN ? __fadd_rn(w, from_f16(*(const u16*)(mins + i / GROUP * 2))) : w;
     }
 
-    // Asks for rows `from..to` to come to L2, by all threads of a block of THREADS.
+    // Prefetches rows `from..to` into L2, by all threads of a block of THREADS.
     DEVICE void fetch(u32 from, u32 to) const {
         const size_t quant_row = K / 8 * BITS, scale_row = K / GROUP * 2;
         fetch_range(quants + from * quant_row, (to - from) * quant_row);
@@ -201,7 +202,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
     }
 };
 
-// Floats as stored. KIND: 0 f32, 1 f16, 2 bf16.
+// Weights stored as floats. KIND: 0 f32, 1 f16, 2 bf16.
 template <int KIND> struct Floats {
     const u8* data;
     static const int SIZE = KIND == 0 ? 4 : 2;
@@ -234,7 +235,7 @@ template <int KIND> struct Floats {
         }
     }
 
-    // The activations that a chunk meets, held by a thread.
+    // A thread's f32 activations for a chunk, in registers.
     struct Mine {
         float x[ELEMENTS];
     };
@@ -244,7 +245,7 @@ template <int KIND> struct Floats {
         for (int i = 0; i < ELEMENTS; i++) m.x[i] = 0;
         return m;
     }
-    // From element ELEMENTS * chunk of a row in global memory.
+    // Loads them from element ELEMENTS * chunk of a row in global memory.
     DEVICE static Mine mine(const float* row, u32 chunk) {
         Mine m;
 #pragma unroll
@@ -254,7 +255,7 @@ template <int KIND> struct Floats {
         }
         return m;
     }
-    // acc + chunk times activations.
+    // acc + the dot product of a chunk with its activations.
     DEVICE static float mac(const Chunk& c, const Mine& m, float acc) {
         float w[8];
         convert(c.bits, w);
@@ -310,8 +311,8 @@ template <int KIND> struct Floats {
     }
 };
 
-// Eight elements of a block of 32 that four lanes hold, to int8: quants in two words, the block's scale, and the sum of the
-// quants of these and the neighbour's eight.
+// Activation quantization to int8 of a block of 32 elements that four adjacent lanes hold, eight each. Each lane gets its eight
+// quants in two words, the block's scale, and the sum of 16 quants: its own eight and those of the lane next to it (lane ^ 1).
 DEVICE void quantize_int8(const float (&x)[8], uint2& quants, float& scale, int& sum16) {
     u32 most = 0;
 #pragma unroll

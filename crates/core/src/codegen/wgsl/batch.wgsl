@@ -4,8 +4,8 @@ fn batch_s() -> u32 { return batch[1]; }
 fn batch_id(row: u32) -> u32 { return batch[batch[4] + row]; }
 fn batch_position(row: u32) -> u32 { return batch[batch[5] + row]; }
 fn batch_seq(row: u32) -> u32 { return batch[batch[6] + row]; }
-// A sequence: 0 start, 1 count, 2 length, 3 slot, 4 first chunk; 5 temperature, 6 top_k, 7 top_p, 8 min_p, 9 repeat penalty,
-// 10 and 11 seed, 12 top, 13 start of its history, 14 length of its history.
+// Fields of a sequence: 0 start, 1 count, 2 length, 3 slot, 4 first chunk; 5 temperature, 6 top_k, 7 top_p, 8 min_p,
+// 9 repeat penalty, 10 and 11 seed, 12 top, 13 start of its history, 14 length of its history.
 fn batch_span(seq: u32, field: u32) -> u32 { return batch[batch[7] + seq * 16u + field]; }
 fn batch_span_f32(seq: u32, field: u32) -> f32 { return bitcast<f32>(batch_span(seq, field)); }
 fn batch_page(seq: u32, position: u32) -> u32 { return batch[batch[8] + seq * batch[9] + position / batch[3]]; }

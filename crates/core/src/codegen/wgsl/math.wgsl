@@ -1,17 +1,18 @@
-// Functions of numbers. Arguments of exp and tanh are kept where nothing overflows.
+// Scalar functions. Arguments of exp are clamped so that it does not overflow.
 fn sigmoid(x: f32) -> f32 { return 1.0 / (1.0 + exp(min(-x, 80.0))); }
 fn silu(x: f32) -> f32 { return x / (1.0 + exp(min(-x, 80.0))); }
 fn tanh_clamped(x: f32) -> f32 { return 1.0 - 2.0 / (exp(2.0 * clamp(x, -15.0, 15.0)) + 1.0); }
 fn gelu_tanh(x: f32) -> f32 { return 0.5 * x * (1.0 + tanh_clamped(0.7978846 * (x + 0.044715 * x * x * x))); }
 fn softplus(x: f32) -> f32 { return max(x, 0.0) + log(1.0 + exp(-abs(x))); }
 
-// a / b to the last bit: a device's division may be off by a few units, and rounding quants must be the same everywhere.
+// a / b, corrected to the last bit by the fused remainder: a device's division may be off by a few units in the last place, and
+// the rounding of quants must be the same on every device.
 fn divide(a: f32, b: f32) -> f32 {
     let q = a / b;
     return fma(fma(-q, b, a), 1.0 / b, q);
 }
 
-// The nearest f16's bits, ties to even; `pack2x16float` may round either way.
+// The bits of the nearest f16, ties to even; WGSL lets `pack2x16float` round either way.
 fn f16_bits(x: f32) -> u32 {
     let u = bitcast<u32>(x);
     let sign = (u >> 16u) & 0x8000u;

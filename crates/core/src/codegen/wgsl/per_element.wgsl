@@ -1,4 +1,4 @@
-// One thread a number of rows() rows of WIDTH: put(row, column).
+// One thread per element of rows() rows of WIDTH elements, for which it calls put(row, column).
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let i = (wid.x + wid.y * nwg.x) * WG + lid;

@@ -1,11 +1,11 @@
-// A weight $W in planes, bound as vec4<u32>: $W_BITS, $W_GROUP, $W_ZERO, $W_HAS_MIN; planes at $W_AT_SCALES, $W_AT_MINS
-// (in words).
+// A quantized weight $W [rows, K] in planes, bound as vec4<u32>. $W_BITS: of a quant. $W_GROUP: elements to a scale. $W_ZERO:
+// the zero point. $W_HAS_MIN: there is a plane of mins. $W_AT_SCALES, $W_AT_MINS: where these planes begin, in 32-bit words.
 fn $W_half(at: u32, i: u32) -> f32 {
     let word = at + (i >> 1u);
     return unpack2x16float($W[word >> 2u][word & 3u])[i & 1u];
 }
 
-// The numbers 8i .. 8i + 8 of a row.
+// Dequantizes elements 8i to 8i + 7 of a row.
 fn $W_eight(row: u32, i: u32) -> Eight {
     let group = (row * K + i * 8u) / $W_GROUP;
     let scale = $W_half($W_AT_SCALES, group);
@@ -29,7 +29,7 @@ fn $W_eight(row: u32, i: u32) -> Eight {
     return e;
 }
 
-// One number of a row.
+// Dequantizes element c of a row.
 fn $W_element(row: u32, c: u32) -> f32 {
     let i = row * K + c;
     var quant: f32;

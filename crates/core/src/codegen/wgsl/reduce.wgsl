@@ -1,8 +1,8 @@
-// Sums and maxima through workgroup memory. All threads call them, all get the result.
+// Sums and maxima through workgroup memory. All threads of the workgroup must call them, and all get the result.
 const LANES: u32 = 32u;
 var<workgroup> reduce_part: array<f32, WG>;
 
-// Over LANES neighbours, which begin at a multiple of LANES.
+// The sum over LANES adjacent threads, the first of which is at a multiple of LANES.
 fn lanes_sum(x: f32, lid: u32) -> f32 {
     reduce_part[lid] = x;
     for (var n = LANES / 2u; n > 0u; n /= 2u) {

@@ -1,8 +1,8 @@
-// Sums and maxima through shuffles. LANES is at most the smallest subgroup of the device, whatever size it then chooses.
-// All threads call them, all get the result.
+// Sums and maxima through subgroup shuffles. LANES is at most the device's smallest subgroup size, so that shuffles stay inside
+// a subgroup whatever size the device chooses. All threads of the workgroup must call them, and all get the result.
 var<workgroup> reduce_part: array<f32, WG / LANES>;
 
-// Over LANES neighbours, which begin at a multiple of LANES.
+// The sum over LANES adjacent threads, the first of which is at a multiple of LANES.
 fn lanes_sum(x: f32, lid: u32) -> f32 {
     var sum = x;
     for (var n = LANES / 2u; n > 0u; n /= 2u) { sum += subgroupShuffleXor(sum, n); }

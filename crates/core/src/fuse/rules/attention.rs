@@ -69,7 +69,7 @@ pub fn mask_cast(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     let mask = ins.remove(attention.operands().mask?);
     let op = Attention { mask: false, ..attention.clone() };
     let mut rewrite = make(g, vec![at], op, ins, node.outs.clone())?;
-    // The last attention takes the cast with it.
+    // The last attention that reads the mask also removes its cast.
     if let Rewrite::Make { remove, .. } = &mut rewrite
         && let Some((cast, _)) = sole_producer(g, mask).filter(|(_, n)| matches!(n.op, Op::Copy(_)))
     {
@@ -105,7 +105,7 @@ pub fn attention_rope(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewri
     };
     let mut ins = [&producer.ins[..], &node.ins[1..]].concat();
     let mut gate = attention.gate;
-    // Queries that stand in a packed projection are read there if the gates are too.
+    // Queries are read in a packed projection only if the gates are read in it too.
     if let Some(view) = view {
         let row = attention.operands().gate.filter(|_| gate == Gate::Separate)?;
         if view != attention.half(0) || node.ins[row] != producer.ins[0] {

@@ -50,7 +50,7 @@ pub fn conv_group(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> 
     }
 }
 
-/// The window of a state, its end written to the state, and its convolution.
+/// Matches the window of a state, the write of its last rows to the state, and its convolution.
 fn window_and_conv(g: &Graph, at: usize, window: &Window) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let (made, state) = (node.outs[0], node.ins[0]);
@@ -66,8 +66,8 @@ fn window_and_conv(g: &Graph, at: usize, window: &Window) -> Option<Rewrite> {
     make(g, vec![at, w, c], op.clone(), vec![node.ins[1], conv.ins[1], state], vec![conv.outs[0], write.outs[0]])
 }
 
-/// A convolution with its state in place, SiLU, and the L2 norms of q and k, before a delta net that reads v of the packed
-/// projection.
+/// Matches a convolution with its state in place, SiLU, and the L2 norms of q and k, before a delta net that reads v out of the
+/// packed projection.
 fn conv_and_heads(g: &Graph, at: usize, op: &Conv) -> Option<Rewrite> {
     let conv = &g.nodes[at];
     let [y, state] = conv.outs[..] else { return None };
@@ -116,7 +116,7 @@ pub fn delta_conv(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> 
     if *heads != delta.heads(heads.eps) || conv.outs[..3] != *qkv || !alone || !g.values[*last].sig.is_state() {
         return None;
     }
-    // Packed projection and filter; gates and norm; the convolution's state, the delta net's state.
+    // In order: packed projection and filter; gates and norm; the convolution's state and the delta net's state.
     let ins = [&conv.ins[..2], rest, &[conv.ins[2], *last]].concat();
     let outs = vec![node.outs[0], conv.outs[3], node.outs[1]];
     let front = Front::Conv { taps: *taps, eps: heads.eps };

@@ -1,4 +1,4 @@
-//! What the rules look with: readers, producers, operands.
+//! Helpers with which rules match nodes by their readers, producers and operands.
 
 use crate::fuse::rewrite::{Rewrite, joined_name};
 use crate::graph::{Graph, Node, ValueId};
@@ -6,7 +6,7 @@ use crate::ops::Op;
 use crate::ops::elementwise::Elementwise;
 use onetrip_ir::tree::Unary;
 
-/// One op in the place of some nodes, with their names joined.
+/// A rewrite that puts one op in the place of the nodes `remove`, with their names joined.
 pub fn make(
     g: &Graph,
     remove: Vec<usize>,
@@ -25,7 +25,7 @@ pub fn name_of(g: &Graph, nodes: &[usize]) -> String {
     joined_name(nodes.into_iter().map(|i| g.nodes[i].name.as_str()))
 }
 
-/// The node that alone reads the only output of `node`.
+/// The only node that reads the only output of `node`.
 pub fn only_reader<'g>(g: &'g Graph, node: &Node) -> Option<(usize, &'g Node)> {
     if node.outs.len() != 1 {
         return None;
@@ -34,14 +34,14 @@ pub fn only_reader<'g>(g: &'g Graph, node: &Node) -> Option<(usize, &'g Node)> {
     Some((i, &g.nodes[i]))
 }
 
-/// The node that makes a value nobody else reads.
+/// The producer of a value that has exactly one reader.
 pub fn sole_producer(g: &Graph, value: ValueId) -> Option<(usize, &Node)> {
     g.only_consumer(value)?;
     let i = g.producer(value)?;
     Some((i, &g.nodes[i]))
 }
 
-/// The other operand of a sum or product of two different values.
+/// The operand besides `value` of a node with two different operands.
 pub fn other_operand(node: &Node, value: ValueId) -> Option<ValueId> {
     match node.ins[..] {
         [a, b] if a == value && b != value => Some(b),
@@ -50,17 +50,17 @@ pub fn other_operand(node: &Node, value: ValueId) -> Option<ValueId> {
     }
 }
 
-/// An elementwise op that is this function of its one input.
+/// Whether the node is an elementwise op that applies `f` to its only input.
 pub fn is_unary(node: &Node, f: Unary) -> bool {
     node.op == Elementwise::unary(f).into()
 }
 
-/// `a + b`.
+/// Whether the node is `a + b`.
 pub fn is_add(node: &Node) -> bool {
     matches!(&node.op, Op::Elementwise(e) if e.is_add())
 }
 
-/// `a * b`.
+/// Whether the node is `a * b`.
 pub fn is_mul(node: &Node) -> bool {
     matches!(&node.op, Op::Elementwise(e) if e.is_mul())
 }

@@ -11,7 +11,8 @@ use crate::ops::rms_norm::{RmsNorm, With};
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::tree::{Tree, Unary};
 
-/// Puts the elementwise reader of a matmul's only output into its epilogue, where `wanted` allows the operand.
+/// Moves the elementwise op that alone reads a matmul's output into the matmul's epilogue, if `wanted` accepts all its other
+/// operands.
 fn into_epilogue(g: &Graph, at: usize, wanted: fn(&Graph, ValueId) -> bool) -> Option<Rewrite> {
     let node = &g.nodes[at];
     let Op::Matmul(matmul) = &node.op else { return None };
@@ -42,7 +43,7 @@ pub fn gate_chain(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> 
     (!gates_a_norm(g, reader)).then(|| into_epilogue(g, at, |g, v| is_weight_row(&g.values[v])))?
 }
 
-/// The SiLU that a weighted norm is multiplied by: a gated norm will want it.
+/// Whether the node is the SiLU by which a weighted norm is multiplied: the rule `gated-norm` needs it as a node of its own.
 fn gates_a_norm(g: &Graph, node: &Node) -> bool {
     let is_norm = |v: ValueId| g.producer(v).is_some_and(|i| weighted(&g.nodes[i]).is_some());
     let gates = |mul: &Node| is_mul(mul) && other_operand(mul, node.outs[0]).is_some_and(is_norm);
@@ -56,7 +57,7 @@ pub fn residual_epilogue(g: &Graph, _: &LoweringContext, at: usize) -> Option<Re
     let Op::RmsNorm(norm @ RmsNorm { with: With::Sum, .. }) = &reader.op else {
         return into_epilogue(g, at, |_, _| true);
     };
-    // The sum goes into the epilogue, and the norm of it stands alone again.
+    // The sum moves into the epilogue, and its norm becomes a node of its own again.
     let (a, b) = (reader.ins[0], *reader.ins.last()?);
     let other = if a == node.outs[0] { b } else { a };
     let (sum_name, name) = split_name(&reader.name);
@@ -90,7 +91,7 @@ pub fn gate_up(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
     make(g, vec![a, b, at], Matmul { products: 2, outputs: vec![e.tree.clone()], norm: None }, ins, node.outs.clone())
 }
 
-/// One matmul for this one and another of the same input, if `wanted` says so of the input.
+/// Merges the matmul at `at` with a later matmul of the same input, if `wanted` accepts that input.
 fn merged(g: &Graph, at: usize, wanted: fn(&Graph, ValueId) -> bool) -> Option<Rewrite> {
     let a = &g.nodes[at];
     let Op::Matmul(first) = &a.op else { return None };
@@ -116,7 +117,7 @@ fn merged(g: &Graph, at: usize, wanted: fn(&Graph, ValueId) -> bool) -> Option<R
     make(g, vec![at, partner], Matmul { products: na + nb, outputs, norm: None }, ins, outs)
 }
 
-/// A projection of this value goes to a delta net, or to the convolution before one.
+/// Whether a matmul of this value feeds a delta net, or the convolution or window before one.
 fn feeds_a_delta_net(g: &Graph, x: ValueId) -> bool {
     let recurrent = |&i: &usize| matches!(g.nodes[i].op, Op::DeltaNet(_) | Op::Conv(_) | Op::Window(_));
     let projections = g.consumers(x).into_iter().filter(|&i| matches!(g.nodes[i].op, Op::Matmul(_)));
@@ -151,7 +152,7 @@ pub fn elementwise_chain(g: &Graph, _: &LoweringContext, at: usize) -> Option<Re
     let (i, reader) = only_reader(g, node)?;
     let Op::Elementwise(second) = &reader.op else { return None };
     let out = node.outs[0];
-    // A value that the reader repeats within its rows would be computed again for every repeat.
+    // A value that the reader broadcasts would be computed again for every repetition.
     if g.values[out].sig.width != g.values[reader.outs[0]].sig.width
         || g.values[out].sig.rows != g.values[reader.outs[0]].sig.rows
     {

@@ -1,4 +1,4 @@
-//! Rules about what moves numbers and computes none.
+//! Rules about ops that move elements and compute nothing, such as gathers and slices.
 
 use super::find::{make, only_reader};
 use crate::fuse::rewrite::Rewrite;
@@ -16,7 +16,7 @@ use onetrip_ir::tensor::Slice;
 use onetrip_ir::tree::Tree;
 
 pub fn empty_nodes(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite> {
-    // A chain of them goes from its end.
+    // A chain of empty nodes is removed from its end.
     let mut node = at;
     loop {
         let n = &g.nodes[node];
@@ -30,7 +30,7 @@ pub fn empty_nodes(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewrite>
         match values.iter().flat_map(|&v| g.consumers(v)).next() {
             Some(reader) => node = reader,
             None => {
-                // A state that nothing is written to is the version before.
+                // Writing no rows to a state leaves its previous version.
                 let was = n.ins.iter().copied().filter(|&v| g.values[v].sig.is_state());
                 return Some(Rewrite::Drop { remove: vec![node], same: states.into_iter().zip(was).collect() });
             }
@@ -76,7 +76,7 @@ pub fn slices_in_place(g: &Graph, _: &LoweringContext, at: usize) -> Option<Rewr
     make(g, vec![at, i], op, ins, reader.outs.clone())
 }
 
-/// Runs of `dim` numbers stay adjacent in these columns.
+/// Whether the slice keeps runs of `dim` elements adjacent.
 fn runs(slice: &Slice, dim: usize) -> bool {
     dim > 0 && slice.len.is_multiple_of(dim)
 }
@@ -93,7 +93,7 @@ pub fn output_gathers(g: &Graph, ctx: &LoweringContext, at: usize) -> Option<Rew
     if !ctx.one_each || !is_gather(&at) {
         return None;
     }
-    // All at once: what one gives and what another gives meet in a sum.
+    // All gathers are dropped at once, because a sum may combine the outputs of several, and its operands must keep equal rows.
     let remove: Vec<usize> = (0..g.nodes.len()).filter(is_gather).collect();
     let pairs = |&i: &usize| g.nodes[i].outs.iter().copied().zip(g.nodes[i].ins.iter().copied());
     let same = remove.iter().flat_map(pairs).collect();

@@ -8,7 +8,7 @@ use crate::ops::rms_norm::{RmsNorm, With};
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::tree::Unary;
 
-/// The node is a weighted norm of whole rows or columns, and nothing else.
+/// The node's op, if it is an RMS norm with a weight and without a gate, residual or sum.
 pub fn weighted(node: &Node) -> Option<&RmsNorm> {
     match &node.op {
         Op::RmsNorm(norm) if norm.is_weighted() => Some(norm),

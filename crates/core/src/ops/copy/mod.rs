@@ -1,4 +1,4 @@
-//! A copy of a value, in the same or in another type. Input: `[rows, width]`. Output: the same numbers.
+//! A copy of a value, in the same or in another type. Input: `[rows, width]`. Output: the same shape and elements.
 
 use super::*;
 use crate::codegen::wgsl::Wgsl;
@@ -10,7 +10,7 @@ mod cuda;
 /// A copy of a value, in the same or in another type.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Copy {
-    /// Type of the copy.
+    /// The type of the output's elements.
     pub dtype: DType,
 }
 

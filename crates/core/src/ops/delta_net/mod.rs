@@ -1,15 +1,16 @@
-//! The gated delta rule: a linear attention whose state, one matrix a value head, is corrected by every token.
+//! The gated delta rule: a linear attention whose state is one matrix per value head, and which every token corrects.
 //!
 //! For each value head with its state `S [k_dim, v_dim]`, token by token:
 //! `S ← exp(g) S`, `d = beta (v - Sᵀk)`, `S ← S + k dᵀ`, `o = scale · Sᵀq`. Value head h reads query and key head
 //! `h mod k_heads` (the order of value heads in GGUF files; Hugging Face groups them, and converters reorder).
 //!
-//! Inputs in order: q `[T, k_heads·k_dim]`, k, v `[T, v_heads·v_dim]`; g `[T, v_heads]` (logarithm of the decay), beta;
-//! if there is a gated norm: its weight `[1, v_dim]` and the gate z (like v), whose SiLU it is multiplied by; the state.
-//! Outputs: o, the state. The state is kept in place, or is a value `[S, v_heads·k_dim·v_dim]` of which another is made.
-//! v can stand at the end of a packed projection `[q, k, v]`, which is then its input and not copied. With a convolution, the packed
-//! projection before it and its filter stand in the place of q, k and v, its state stands before the other one, and both are
-//! outputs.
+//! Inputs in order: q and k `[T, k_heads·k_dim]`; v `[T, v_heads·v_dim]`; g (the logarithm of the decay) and beta
+//! `[T, v_heads]`; with a gated norm, its weight `[1, v_dim]` and the gate z (shape of v), by whose SiLU the normalized
+//! output is multiplied; the state. Outputs: o (shape of v) and the state. The state is kept in place, or is a value
+//! `[S, v_heads·k_dim·v_dim]`, of which the op makes a new one.
+//! v may be the last columns of a packed projection `[q, k, v]`: then the third input is the packed projection, and v is
+//! not copied out of it. With a convolution, the first two inputs are the packed projection before the convolution and the
+//! filter, in place of q, k and v; the state of the convolution comes before the other state, and both are outputs.
 //! Source: Gated Delta Networks (Yang et al., 2024), eq. 10; in chunks: section 3.3.
 
 use super::*;
@@ -27,11 +28,12 @@ mod wgsl;
 /// Where q, k and v come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Front {
-    /// Three values.
+    /// q, k and v are three inputs.
     Separate,
-    /// q, k, and a packed projection whose last columns are v.
+    /// q and k are inputs; v is the last columns of a third input, a packed projection `[q, k, v]`.
     Packed,
-    /// The packed projection before a causal convolution, SiLU, and the L2 norms of query and key heads.
+    /// The op starts from the packed projection and applies a causal convolution, SiLU, and the L2 norm of every query and key
+    /// head itself.
     Conv {
         /// Inputs that the convolution sees.
         taps: usize,
@@ -47,9 +49,9 @@ pub struct DeltaNet {
     pub k_heads: usize,
     /// Value heads, each with a state of its own.
     pub v_heads: usize,
-    /// Numbers in a query or key head.
+    /// Elements in a query or key head.
     pub k_dim: usize,
-    /// Numbers in a value head.
+    /// Elements in a value head.
     pub v_dim: usize,
     /// Factor on queries.
     pub scale: f32,
@@ -59,7 +61,8 @@ pub struct DeltaNet {
     pub norm: Option<f32>,
 }
 
-/// Where each operand of the op is.
+/// The index of each input: `g` (beta follows it), `norm` (the norm's weight; the gate follows it), the states, and the count
+/// of all inputs.
 pub(crate) struct Operands {
     pub g: usize,
     pub norm: usize,
@@ -88,12 +91,12 @@ impl DeltaNet {
         self.v_heads * self.v_dim
     }
 
-    /// Numbers of a sequence's state.
+    /// Elements in a sequence's state.
     pub fn state_width(&self) -> usize {
         self.v_width() * self.k_dim
     }
 
-    /// What a convolution of the packed projection makes for this op.
+    /// How a convolution of the packed projection splits its rows into q, k and v for this op.
     pub fn heads(&self, eps: f32) -> Heads {
         Heads { keys: self.k_width(), values: self.v_width(), dim: self.k_dim, eps }
     }
@@ -187,7 +190,7 @@ impl OpDef for DeltaNet {
             _ => s.bytes(),
         });
         let read = ins.fold(states.clone(), |a, bytes| a + bytes);
-        // Decay, two products with the state and the update by one.
+        // Per element of the state: 1 for the decay, 2 each for the products with k and q, and 2 for the rank-1 update.
         let mut flops = 7 * self.state_width();
         if let Front::Conv { taps, .. } = &self.front {
             flops += (2 * taps + 8) * (2 * self.k_width() + self.v_width()) + 3 * 2 * self.k_width();
@@ -225,7 +228,7 @@ impl OpDef for DeltaNet {
         ];
         for (class, b) in batches {
             let mut sizes = vec![(2, 4, 32, 32), (1, 1, 16, 24), (3, 6, 20, 9)];
-            // As large as in models.
+            // A size that real models have.
             if ["one", "few", "ragged chunks"].contains(&class) {
                 sizes.push((1, 2, 128, 128));
             }
@@ -236,12 +239,12 @@ impl OpDef for DeltaNet {
                 let (k, v) = (plain.k_width(), plain.v_width());
                 let state = Sig::recurrent(plain.state_width());
                 let ins = vec![x(k), x(k), x(v), x(v_heads), x(v_heads), state.clone()];
-                // Keys of about length 1, decays below 1 and corrections of at most the whole: else states explode.
+                // Keys of about length 1, decays below 1 and beta of at most 1; otherwise the states would grow without bound.
                 let unit = (3.0 / k_dim as f32).sqrt();
                 let mut case = Case::new(format!("plain, {heads}"), plain.clone(), ins, b).within(3e-5);
                 case = case.between(1, -unit, unit).between(3, -2.0, 0.0).between(4, 0.0, 1.0);
                 if (class, k_heads) == ("few", 2) {
-                    // Rows of 64 + 64 + 128 + 4 + 4 numbers and three states of 4 x 32 x 32.
+                    // Rows of 64 + 64 + 128 + 4 + 4 elements and three states of 4 x 32 x 32.
                     case = case.costs(7 * 264 * 4 + 3 * 16384, 7 * 512 + 3 * 16384, 7 * 7 * 4096);
                 }
                 cases.push(case);
@@ -255,7 +258,7 @@ impl OpDef for DeltaNet {
                 let mut case = Case::new(format!("front and gated norm, {heads}"), fused, ins, b).within(1e-4);
                 case = case.between(2, -2.0, 0.0).between(3, 0.0, 1.0);
                 if (class, k_heads) == ("few", 2) {
-                    // Besides: 256 channels of 4 taps and 3 earlier rows, a norm weight of 32, a gate of 128.
+                    // In addition: 256 channels with 4 taps and 3 earlier rows, a norm weight of 32, a gate of 128.
                     let states = 3 * (16384 + 3 * 1024);
                     let read = 7 * (256 + 4 + 4 + 128) * 4 + 4096 + 128 + states;
                     let per_token = 7 * 4096 + 16 * 256 + 6 * 64 + 13 * 128;

@@ -1,6 +1,6 @@
 //! Elementwise ops, written once as an expression tree: add, mul, scale, activations, and any chain of them.
 //!
-//! Operands broadcast: one row serves all rows, and a row that is shorter than the output repeats within it.
+//! Operands broadcast: an operand of one row serves all rows, and a row narrower than the output's repeats within it.
 
 use super::*;
 use crate::codegen::wgsl;
@@ -14,10 +14,10 @@ mod cpu;
 mod cuda;
 pub use cpu::{CHUNK, eval_chunk};
 
-/// The op: a tree over its inputs. The output has the shape of the largest input.
+/// A tree over the op's inputs. The output has the rows of the inputs that are not a single row, and the largest width.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Elementwise {
-    /// What is computed.
+    /// The expression; its leaves are indices of inputs.
     pub tree: Tree,
 }
 
@@ -47,18 +47,18 @@ impl Elementwise {
         Elementwise { tree: Tree::unary(f, Tree::In(0)) }
     }
 
-    /// This is `a + b` of two inputs.
+    /// Whether this is `a + b` of two inputs.
     pub fn is_add(&self) -> bool {
         *self == Self::add()
     }
 
-    /// This is `a * b` of two inputs.
+    /// Whether this is `a * b` of two inputs.
     pub fn is_mul(&self) -> bool {
         *self == Self::mul()
     }
 }
 
-/// Index into an operand of an element of the output: one row serves all, a short row repeats.
+/// The index into an operand for element `i` of the output: a single row serves all rows, a narrow row repeats.
 fn broadcast(width: usize, rows: usize, out_width: usize, i: usize) -> usize {
     let (r, c) = (i / out_width, i % out_width);
     (if rows == 1 { 0 } else { r * width }) + c % width
@@ -169,10 +169,10 @@ impl OpDef for Elementwise {
     }
 }
 
-/// Deepest expression that is evaluated: bounds the stack of the recursive evaluation.
+/// The deepest expression that is accepted; it bounds the stack of the recursive evaluation.
 pub const MAX_DEPTH: usize = 16;
 
-/// The parts of a tree as separate ops, for the meaning of a fused op that ends in a tree.
+/// Adds a tree to a decomposition as an elementwise op, for the meaning of a fused op that ends in a tree.
 pub(crate) fn as_parts(tree: &Tree, parts: &mut crate::reference::Parts, leaf: &dyn Fn(usize) -> Part) -> Part {
     let leaves = tree.leaves();
     if let Tree::In(i) = tree {

@@ -1,12 +1,12 @@
-//! The rows whose logits are wanted, of one value or of several: all have the same index. Inputs: `[T, width]` each.
-//! Outputs: `[S, width]` for each input (the last row of each sequence).
+//! Gathers the rows whose logits are wanted out of one value or several; the row indices are the same for all of them.
+//! Inputs: `[T, width]` each. Outputs: `[S, width]` for each input (the last row of each sequence).
 
 use super::*;
 use crate::codegen::wgsl::Wgsl;
 
 mod cuda;
 
-/// The rows whose logits are wanted, of one value or of several.
+/// Gathers the rows whose logits are wanted out of one value or several.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatherRows;
 

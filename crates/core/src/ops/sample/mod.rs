@@ -1,9 +1,9 @@
 //! Chooses the next token of each sequence from its logits. Input: logits `[S, vocabulary]`. Output `[S, 2 + 2·top]`:
 //! the id (its bits in an f32), its log-probability, then the `top` best ids and log-probabilities.
 //!
-//! In this order: repeat penalty, temperature, top-k, top-p, min-p, then a draw with counter-based random numbers of
-//! (seed, position). Log-probabilities are of the logits after the penalty and before the temperature; they are
-//! computed only where a sequence asks for them, and NaN elsewhere. Where the best logit is not finite the id is
+//! Applied in this order: repeat penalty, temperature, top-k, top-p, min-p, then a draw with counter-based random numbers
+//! of (seed, position). Log-probabilities are those of the logits after the penalty and before the temperature; they are
+//! computed only where a sequence asks for them, and are NaN elsewhere. Where the best logit is not finite the id is
 //! [`NO_TOKEN`].
 
 use super::*;
@@ -18,7 +18,7 @@ pub const NO_TOKEN: u32 = u32::MAX;
 /// Chooses the next token of each sequence from its logits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// How many best tokens the output has room for.
+    /// How many best tokens a row of the output can hold.
     pub top: usize,
 }
 
@@ -42,7 +42,7 @@ pub fn uniform(seed: u64, counter: u64) -> f32 {
     (c[0] >> 8) as f32 / (1 << 24) as f32
 }
 
-/// Highest logit; the lowest id wins a tie, NaN never wins. None where it is not finite.
+/// The id of the highest logit: the lowest id wins a tie, NaN never wins. `None` where the highest logit is not finite.
 fn argmax(logits: &[f32]) -> Option<usize> {
     // Eight running maxima, so that the compiler can use vectors.
     let mut best = [f32::NEG_INFINITY; 8];
@@ -57,7 +57,7 @@ fn argmax(logits: &[f32]) -> Option<usize> {
     if max.is_finite() { logits.iter().position(|&x| x == max) } else { None }
 }
 
-/// Chooses one token; writes a row of the output.
+/// Chooses one token and writes a row of the output, `[2 + 2·top]`. `position` is the counter of the random number.
 pub fn choose(logits: &[f32], p: &SampleParams, history: &[u32], position: u64, out: &mut [f32]) {
     out.fill(f32::NAN);
     let penalized;
@@ -108,7 +108,7 @@ pub fn best(logits: &[f32], n: usize) -> Vec<usize> {
     ids
 }
 
-/// One of the logits, of which `max` is the highest, by chance.
+/// Draws an id at random from the logits, of which `max` is the highest, after temperature, top-k, top-p and min-p.
 fn draw(logits: &[f32], max: f32, p: &SampleParams, position: u64) -> usize {
     let keep = if p.top_k == 0 { logits.len() } else { p.top_k as usize };
     // Tokens 40 units below the best one have no weight in f32; leaving them out keeps the sort short.

@@ -1,6 +1,6 @@
-//! Some columns of every row: of each group of `group` numbers the `len` that begin at `start`, one after the other.
+//! A slice of every row: `len` elements from `start` of every `group` elements, packed side by side.
 //!
-//! Splits a packed projection: q, k and v out of one row, or every head's query out of `[query, gate]` pairs.
+//! It splits a packed projection: q, k or v out of a row, or every head's query out of `[query, gate]` pairs.
 //! Input `[rows, groups·group]`, output `[rows, groups·len]`.
 
 use onetrip_ir::tensor::Slice;
@@ -71,7 +71,7 @@ impl OpDef for Slice {
         let b = (5, 2, 5);
         let op = |group, start, len| Slice { group, start, len };
         vec![
-            // 5 rows, 16 elements of each of 3 heads of 32.
+            // 5 rows; 16 elements of each of 3 heads of 32.
             Case::new("second half of heads", op(32, 16, 16), vec![x(96)], b).costs(5 * 192, 5 * 192, 0).within(0.0),
             Case::new("a range of the row", op(100, 13, 50), vec![x(100)], b).costs(5 * 200, 5 * 200, 0).within(0.0),
         ]

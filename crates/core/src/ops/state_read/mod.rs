@@ -1,8 +1,8 @@
-//! Rows of a recurrent state: of every sequence of the batch, in order; zeros for a sequence that begins. Rules let the
-//! op that wants them read the state itself.
+//! Reads a row of a recurrent state for every sequence of the batch, in their order; a sequence in its first chunk gets
+//! zeros. Rules let the op that uses the rows read the state in place instead.
 //!
-//! Input: a recurrent state `[slot][width]`. Output: `[S, width]`; or no row, where a recorded listing moves rows of
-//! sequences that go on unchanged and there are none.
+//! Input: a recurrent state `[slot][width]`. Output: `[S, width]`. It has no rows where a recorded listing also moves the
+//! states of sequences that stay unchanged, because there are no such sequences.
 
 use super::*;
 use crate::codegen::wgsl::Wgsl;
@@ -12,10 +12,10 @@ use onetrip_ir::tensor::Role;
 
 mod cuda;
 
-/// Rows of a recurrent state.
+/// Reads the rows of a recurrent state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateRead {
-    /// Rows read: `S`, or none.
+    /// Rows read: `S` or 0.
     pub rows: Expr,
 }
 
@@ -89,7 +89,7 @@ impl OpDef for StateRead {
     }
 }
 
-/// The numbers of one slot of a recurrent state that nobody writes in this dispatch.
+/// The elements of one slot of a recurrent state; nothing may write this slot during the dispatch.
 pub(crate) fn state_row<'c>(c: &'c CpuCall, arg: usize, slot: usize, width: usize) -> &'c [f32] {
     bytemuck::cast_slice(c.bytes_at(arg, slot * width * 4..(slot + 1) * width * 4))
 }

@@ -1,8 +1,9 @@
-//! Keeps numbers of every sequence in a recurrent state, until the next step.
+//! Writes a row of a recurrent state for every sequence of the batch; the state keeps it until the next step.
 //!
-//! Inputs: `[S, width]`; or with `window` rows kept, a convolution's window `[T + S·window, width / window]`, of which the
-//! last rows of every sequence are taken; or no row at all, where a recorded listing moves rows of sequences that go on
-//! unchanged and there are none. Then the state `[slot][width]`. Output: the state.
+//! Inputs: the rows `[S, width]`, then the state `[slot][width]`. With `window`, the first input is a convolution's window
+//! `[T + S·window, width / window]`, of which the last `window` rows of every sequence are written. The first input has no
+//! rows where a recorded listing also moves the states of sequences that stay unchanged, because there are no such
+//! sequences. Output: the state.
 
 use super::*;
 use crate::codegen::wgsl::Wgsl;
@@ -11,10 +12,10 @@ use onetrip_ir::tensor::Role;
 
 mod cuda;
 
-/// Keeps numbers of every sequence in a recurrent state, until the next step.
+/// Writes a row of a recurrent state for every sequence of the batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateWrite {
-    /// Rows kept of each sequence of a window; none where the input is as the state is.
+    /// Rows written of each sequence's window; `None` where the input has the shape of the state's rows.
     pub window: Option<usize>,
 }
 
@@ -43,7 +44,7 @@ impl OpDef for StateWrite {
         let window = self.window;
         Meaning::Direct(Box::new(move |c| {
             let (x, state) = (c.input(0).clone(), c.state(1));
-            // No rows: nothing is kept.
+            // An input without rows writes nothing.
             for (i, span) in c.batch.seqs.clone().iter().enumerate().take(x.rows()) {
                 let from = match window {
                     Some(rows) => (span.start + span.count) as usize + i * rows,

@@ -1,5 +1,5 @@
-//! What a causal convolution looks at: for every sequence its `rows` last inputs of earlier steps, then its inputs of
-//! this step.
+//! The input window of a causal convolution: for every sequence its last `rows` inputs of earlier steps, then its inputs
+//! of this step.
 //!
 //! Inputs: the earlier rows, as a value `[S, rows·channels]` (oldest first) or, in place, the recurrent state that holds
 //! them; `x [T, channels]`. Output: `[T + S·rows, channels]`, sequence after sequence.
@@ -12,7 +12,7 @@ use onetrip_ir::tensor::Role;
 
 mod cuda;
 
-/// What a causal convolution looks at.
+/// The input window of a causal convolution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Window {
     /// Earlier rows of each sequence.
@@ -20,7 +20,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Rows of a window in all.
+    /// Rows of all sequences' windows together: `T + S·rows`.
     pub fn all_rows(&self) -> Expr {
         Expr::T + Expr::S * self.rows
     }
@@ -105,7 +105,7 @@ impl OpDef for Window {
         let (x, op) = (Sig::slot(Expr::T, 20), Window { rows: 3 });
         let mut cases = vec![];
         for (class, b) in [("one", (1, 1, 9)), ("some begin", (7, 3, 3)), ("ragged", (41, 3, 60))] {
-            // 3 earlier rows of 80 bytes a sequence and the step's own: all read and written once.
+            // 3 earlier rows of 80 bytes per sequence and the rows of the step, each read and written once.
             let bytes = (b.0 + 3 * b.1) * 80;
             for (how, old) in [("value", Sig::slot(Expr::S, 60)), ("in place", Sig::recurrent(60))] {
                 let case = Case::new(format!("{how}, {class}"), op.clone(), vec![old, x.clone()], b);

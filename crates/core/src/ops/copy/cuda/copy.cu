@@ -1,6 +1,6 @@
-// A copy, one number a thread.
+// A copy, one element per thread; VALUE reads IN[i] and converts it to the output's type.
 //
-// v1 has stayed as it was.
+// v1: unchanged since it was written.
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -1,12 +1,13 @@
-//! The gated delta rule on the CPU. A work item is one key head of one sequence, with all value heads that read it:
-//! it convolves its own channels, so no other item reads or writes its part of either state, and no barrier is needed.
+//! The gated delta rule on the CPU. A work item is one key head of one sequence, with all value heads that read it.
+//! It convolves its own channels, so that no other item reads or writes its share of either state, and no barrier is
+//! needed.
 //!
-//! - few rows: token by token. The state is read once for `Sᵀk` and `Sᵀq` and passed over once more for the update:
-//!   `o = e^g Sᵀq + (k·q) d` needs no look at the new state.
-//! - [`CHUNK`] rows at a time otherwise. With `G` the sums of g within the chunk and S the state before it,
-//!   `d_t = beta_t (v_t - e^{G_t} Sᵀk_t - Σ_{s<t} e^{G_t-G_s} (k_t·k_s) d_s)`: a triangular system, solved row by row;
-//!   then `o_t = e^{G_t} Sᵀq_t + Σ_{s≤t} e^{G_t-G_s} (q_t·k_s) d_s` and `S ← e^{G_n} S + Σ_s e^{G_n-G_s} k_s d_sᵀ`.
-//!   All but the triangle are matrix products.
+//! - Few rows go token by token. `Sᵀk` and `Sᵀq` are both computed from the old state, then one more pass updates it:
+//!   `o = e^g Sᵀq + (k·q) d` does not need the new state.
+//! - More rows go in chunks of [`CHUNK`]. With `G_t` the sum of g over the chunk's tokens up to t and S the state before
+//!   the chunk, `d_t = beta_t (v_t - e^{G_t} Sᵀk_t - Σ_{s<t} e^{G_t-G_s} (k_t·k_s) d_s)` is a triangular system, solved
+//!   row by row; then `o_t = e^{G_t} Sᵀq_t + Σ_{s≤t} e^{G_t-G_s} (q_t·k_s) d_s` and
+//!   `S ← e^{G_n} S + Σ_s e^{G_n-G_s} k_s d_sᵀ`. Everything but the triangular solve is a matrix product.
 
 use super::*;
 use crate::ops::conv::Filter;
@@ -17,7 +18,7 @@ use onetrip_ir::simd::{FloatKind, Mix};
 
 /// Tokens of a chunk.
 const CHUNK: usize = 64;
-/// With fewer tokens, one by one is cheaper.
+/// Up to this many tokens, going token by token is cheaper than a chunk.
 const FEW: usize = 8;
 
 pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
@@ -59,13 +60,14 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
 struct Kernel {
     op: DeltaNet,
     filter: Option<Filter>,
-    /// Tokens taken at a time, at most.
+    /// The most tokens computed at a time: [`FEW`] or [`CHUNK`].
     rows: usize,
-    /// The state is kept in place.
+    /// Whether the state is kept in place (a recurrent state of the engine) or is a value.
     in_place: bool,
 }
 
-/// One value head's numbers of a chunk; everything but the state is scratch.
+/// The operands of one value head for the rows of a chunk, all in scratch memory: q, k `[rows, k_dim]`, v, o `[rows, v_dim]`,
+/// g, beta `[rows]`. v is overwritten with d.
 struct Head<'a> {
     q: &'a [f32],
     k: &'a [f32],
@@ -99,7 +101,7 @@ impl Kernel {
             3 * chunk * chunk,
             2 * kd * chunk + 2 * vd,
         ]);
-        // The end of `wide` is free between two heads.
+        // The last `v_dim` elements of `wide` are unused once a head's rows are computed: there the SiLU of the gate is made.
         let silu_at = wide.len() - vd;
         if let Some(filter) = self.filter {
             let mut at = 0;
@@ -166,7 +168,8 @@ impl Kernel {
         }
     }
 
-    /// Row `at` of the sequence's rows in this step into row `t` of q (scaled), k and every v (`rows` rows each).
+    /// Loads row `at` of the sequence's rows in this step into row `t` of q (scaled), of k, and of v of every value head
+    /// (each `[rows, dim]`).
     #[allow(clippy::too_many_arguments)]
     fn load(
         &self,
@@ -237,8 +240,8 @@ impl Kernel {
         }
     }
 
-    /// `first`: this is the first value head of its key head. What depends on q and k alone is made then and kept in
-    /// `square` and `wide` for the others.
+    /// Computes one chunk of one value head. Products of q and k alone are the same for all value heads of a key head: they
+    /// are computed for the `first` of these heads and kept in `square` and `wide` for the others.
     fn chunk(&self, c: &CpuCall, head: Head, state: &mut [f32], square: &mut [f32], wide: &mut [f32], first: bool) {
         let (kd, vd) = (self.op.k_dim, self.op.v_dim);
         let Head { q, k, v, o, g, beta } = head;
@@ -247,7 +250,7 @@ impl Kernel {
         let scaled = &mut scaled[..kd * CHUNK];
         let (kk, rest) = square.split_at_mut(CHUNK * CHUNK);
         let (qk, rest) = rest.split_at_mut(CHUNK * CHUNK);
-        // Sums of g, and e to them, in the first rows of what is left.
+        // The rest of `square` holds the prefix sums G of g, e^G, and one row of coefficients.
         let (sums, rest) = rest.split_at_mut(CHUNK);
         let (decays, row) = rest.split_at_mut(CHUNK);
         let mut sum = 0.0;
@@ -269,7 +272,7 @@ impl Kernel {
             qk.fill(0.0);
             product(q, n, kd, kt, CHUNK, n, qk);
         }
-        // d = beta (v - e^G Sᵀk), then the triangle, row by row.
+        // d = beta (v - e^G Sᵀk), then the triangular solve, row by row.
         o.fill(0.0);
         product(k, n, kd, state, vd, vd, o);
         for t in 0..n {
@@ -283,7 +286,7 @@ impl Kernel {
             let (solved, rest) = v.split_at_mut(t * vd);
             (c.simd.mix1)(FloatKind::F32, bytemuck::cast_slice(solved), t, vd, &row[..t], &mut rest[..vd]);
         }
-        // o = e^G Sᵀq + the products with what this chunk adds.
+        // o = e^G Sᵀq, plus the contributions of this chunk's own d.
         o.fill(0.0);
         product(q, n, kd, state, vd, vd, o);
         for t in 0..n {

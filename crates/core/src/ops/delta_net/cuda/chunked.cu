@@ -1,30 +1,35 @@
-// The gated delta rule for many rows, in two steps and chunks of CHUNK tokens. With G the sums of g within a chunk and S the
-// state before it: d = T · (beta (v - e^G K S)), where T is the inverse of I + beta e^(G_t - G_s) (k_t · k_s) below the
-// diagonal; o = e^G Q S + A d with A = e^(G_t - G_s) (q_t · k_s) up to the diagonal; S <- e^(G_n) S + (e^(G_n - G_s) k_s) dᵀ.
+// The gated delta rule for many rows, in two launches and in chunks of CHUNK tokens. Let G_t be the sum of g over a chunk's
+// tokens up to t, n its last token, and S the state before the chunk. Then
+//   d = T · (beta (v - e^G K S)), where T is the inverse of I + L and L has beta_t e^(G_t - G_s) (k_t · k_s) below the
+//   diagonal;
+//   o = e^G Q S + A d, where A has e^(G_t - G_s) (q_t · k_s) up to and on the diagonal;
+//   S <- e^(G_n) S + sum over s of (e^(G_n - G_s) k_s) d_sᵀ.
 //
-// PREPARE: what needs no state, all chunks at once: a block is a chunk and a key head; it convolves and norms queries and
-// keys (and values), and makes T and A of each value head. Otherwise: the chunks of a sequence one after the other; a block
-// is a value head and 32 columns of its state, which needs nothing of the other columns.
+// With PREPARE this file is the first launch: all work that needs no state, for all chunks at once. A block handles one chunk
+// and one key head: with a convolution (FRONT) it convolves queries, keys and values and normalizes queries and keys; then it
+// computes T and A of each value head. Without PREPARE it is the second launch, which goes through the chunks of a sequence
+// in order. A block handles one value head and 32 columns of its state, which are independent of the other columns.
 //
 // On an H200, for a prompt of 2048 and one layer of Qwen3.5-9B:
 // v1: token by token (kernel.cu): 4177 µs.
-// v2: this, in f32, tiles of 4 x 4 elements a thread: 206 and 354 µs.
+// v2: this file, in f32, with tiles of 4 x 4 elements per thread: 206 and 354 µs for the two launches.
 #define K_WIDTH (K_HEADS * KD)
 #define V_WIDTH (V_HEADS * VD)
 #define CHANNELS (2 * K_WIDTH + V_WIDTH)
 #define OWN (V_HEADS / K_HEADS)
 #define SLICES ((VD + 31) / 32)
 #define RPL ((KD + 31) / 32)
-// Floats from one row to the next: adjacent rows begin four banks apart.
+// Strides of rows in shared memory, in floats. The padding of 4 makes adjacent rows begin four banks apart (for KD a multiple
+// of 32), so that lanes reading 16-byte vectors of adjacent rows have no bank conflicts.
 #define ROW_STRIDE (KD + 4)
 #define SQUARE (CHUNK + 4)
 
 #if PREPARE
 #if FRONT
-// Channels of the packed projection that a lane goes down with: the convolution's last inputs, newest last.
+// A channel of the packed projection, convolved row after row: its filter, and a window of its last inputs, newest last.
 struct Runner {
     float w[TAPS], last[TAPS - 1];
-    // Before row `t` of the sequence's rows.
+    // Loads the filter and the inputs before row `t` of the sequence.
     DEVICE void begin(const Args& A, const Span& span, u32 t, u32 channel) {
         conv_filter<TAPS, HALF_FILTER>(FILTER, channel, w);
 #pragma unroll
@@ -68,7 +73,7 @@ KERNEL {
     const u32 first = block * CHUNK, warp = warp_index(), lane = lane_index();
     const size_t row0 = span.start + first;
 
-    // Half of the warps make queries, half keys, a run of adjacent rows each.
+    // Even warps compute queries, odd warps keys, each warp for a run of adjacent rows.
     const u32 which = warp % 2, rows = CHUNK / (WARPS / 2), begin = warp / 2 * rows;
     float* to = which == 0 ? qs : ks;
 #if FRONT
@@ -113,7 +118,8 @@ KERNEL {
         }
     }
 #endif
-    // Sums of g, two tokens a lane; rows beyond the end change nothing.
+    // Prefix sums of g over the chunk, CHUNK / 32 tokens per lane. Rows beyond the end count as g = 0 and beta = 0, so that
+    // they change neither the state nor other rows.
     for (u32 o = warp; o < OWN; o += WARPS) {
         float g[CHUNK / 32], sum = 0;
 #pragma unroll
@@ -140,7 +146,7 @@ KERNEL {
     }
     __syncthreads();
 
-    // Products of keys with keys (the first half of the threads) and of queries with keys: 4 rows and 8 columns a thread.
+    // The first half of the threads computes K Kᵀ, the second Q Kᵀ: 4 rows and 8 columns per thread.
     const u32 half = threadIdx.x / (THREADS / 2), tile = threadIdx.x % (THREADS / 2);
     const u32 column = tile % 8, row = tile / 8 * 4;
     const float* left = half == 0 ? ks : qs;
@@ -175,7 +181,7 @@ KERNEL {
             }
         }
         __syncthreads();
-        // A column of the inverse a thread, from the top down.
+        // Forward substitution: each thread computes one column of the inverse, from the top down, with two accumulators.
         if (threadIdx.x < CHUNK) {
             float x[CHUNK];
 #pragma unroll
@@ -194,7 +200,7 @@ KERNEL {
         __syncthreads();
     }
 #if FRONT
-    // Only the first chunk reads the convolution's old rows.
+    // Only the blocks of a sequence's first chunk read the old convolution state, so these blocks store the new one.
     if (block > 0) return;
     for (u32 i = threadIdx.x; i < 2 * KD + OWN * VD; i += THREADS) {
         u32 channel = i < KD ? key * KD + i : K_WIDTH + key * KD + i - KD;
@@ -204,7 +210,8 @@ KERNEL {
 #endif
 }
 #else
-// c [4][4] += rows `a` and on of [.][stride] times [inner][32], columns `b` and on.
+// c [ROWS][4] += A · B: `a` points to the first of ROWS rows with `stride` floats between them, `b` to the first of four columns
+// of a matrix [inner][32].
 template <int ROWS> DEVICE void multiply(const float* a, u32 stride, const float* b, u32 inner, float (&c)[ROWS][4]) {
 #pragma unroll 4
     for (u32 d = 0; d < inner; d += 4) {
@@ -265,7 +272,8 @@ KERNEL {
     fetch_square(inverse, INVERSE, 0);
     fetch_square(weights, WEIGHTS, 0);
     copies_end();
-    // A thread's part of the state: rows 4 · group and on, four columns.
+    // Each thread holds a 4 x 4 tile of the state in registers: rows from 4 · group, columns from c. A copy in shared memory
+    // is the operand of the products.
     float S[4][4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -282,7 +290,7 @@ KERNEL {
         const u32 first = chunk * CHUNK, n = min(span.count - first, (u32)CHUNK);
         const size_t row0 = span.start + first;
         float* keys = ks + (KEY_BUFFERS == 2 ? chunk % 2 * (CHUNK * ROW_STRIDE) : 0);
-        // Keys meet the state in the first half of the threads, queries in the second.
+        // The first half of the threads multiplies the keys with the state, the second half the queries.
         const u32 t0 = group % (CHUNK / 4) * 4;
         const bool has_keys = group < CHUNK / 4;
         float values[4][4], beta[4];
@@ -318,7 +326,7 @@ KERNEL {
             fetch_rows(qs, QUERIES, first + CHUNK);
             if (KEY_BUFFERS == 2) fetch_rows(ks + (chunk + 1) % 2 * (CHUNK * ROW_STRIDE), KEYS, first + CHUNK);
         }
-        // d: two rows and four columns a thread; rows of the inverse end at the diagonal.
+        // d: two rows and four columns per thread. The inverse is lower triangular, so the inner loop ends at the diagonal.
         const u32 pair = group * 2;
         float d[2][4];
 #pragma unroll

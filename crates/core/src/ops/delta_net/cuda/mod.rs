@@ -1,11 +1,11 @@
 //! The gated delta rule in CUDA: a block per sequence, value head and 32 columns of its state, token by token. Many rows go
-//! in chunks, with a step in front for what needs no state. With more than a few rows the norm over a head is a step of its
-//! own.
+//! in chunks, with a launch in front for the work that needs no state. With more than a few rows the norm over a head is a
+//! launch of its own.
 
 use super::*;
 use crate::codegen::cuda::{CONV, TENSOR, Unit, caps, groups};
 
-/// Columns of a block.
+/// Columns of the state per block.
 const COLUMNS: usize = 32;
 /// Tokens of a chunk.
 const CHUNK: usize = 64;
@@ -44,7 +44,9 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     }
     unit.read("DECAY", "float", Arg::In(o.g)).read("BETA", "float", Arg::In(o.g + 1));
     set_state(&mut unit, op, site);
-    // The blocks of a key head norm together where they fit a cluster, with room for all rows at once.
+    // The blocks of a key head form a cluster and apply the norm together where their number is a legal cluster size and
+    // each can store an equal share of the convolution state in vectors of four channels. The kernel keeps the outputs of
+    // all rows in shared memory, so this is for small buckets only.
     let together = op.v_heads / op.k_heads * op.v_dim.div_ceil(COLUMNS);
     let fits = matches!(together, 2 | 4 | 8)
         && op.v_dim.is_multiple_of(COLUMNS)
@@ -68,8 +70,8 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     Lowering::Steps { launches: vec![first, norm], scratch: vec![] }
 }
 
-/// What the op costs without its norm, and the step of the norm: the rule reads no norm weight and no gate; the norm reads
-/// and writes what the rule made.
+/// The cost of the op without its norm, and the launch of the norm. The rule then reads no norm weight and no gate; the norm
+/// reads and writes the output of the rule.
 fn norm_launch(op: &DeltaNet, site: &OpSite) -> (Cost, Launch) {
     let o = op.operands();
     let extra = site.ins[o.norm].bytes() + site.ins[o.norm + 1].bytes() + site.outs[0].bytes();
@@ -84,7 +86,7 @@ fn norm_launch(op: &DeltaNet, site: &OpSite) -> (Cost, Launch) {
     (rest_cost, unit.launch("delta_net/norm", groups(&Expr::T, op.v_heads, 4), norm_cost))
 }
 
-/// Sizes, and where q, k and v come from.
+/// Binds q, k and v, or the convolution's input and filter, and sets the sizes.
 fn set_front(unit: &mut Unit, op: &DeltaNet, site: &OpSite) {
     unit.batch().set("K_HEADS", op.k_heads).set("V_HEADS", op.v_heads).set("KD", op.k_dim).set("VD", op.v_dim);
     unit.set_f32("SCALE", op.scale).set("FRONT", matches!(op.front, Front::Conv { .. }) as u8);
@@ -115,7 +117,8 @@ fn set_state(unit: &mut Unit, op: &DeltaNet, site: &OpSite) {
     };
 }
 
-/// Many rows in chunks; none where heads do not fit the kernel's tiles or its shared memory.
+/// The lowering of many rows in chunks. It is `None` where heads do not fit the kernel's tiles or its shared memory, or the
+/// device is older than sm_80.
 fn chunks(op: &DeltaNet, site: &OpSite, form: &'static str) -> Option<Lowering> {
     let (o, has_conv) = (op.operands(), matches!(op.front, Front::Conv { .. }));
     let (row_stride, own) = (op.k_dim + 4, op.v_heads / op.k_heads);
@@ -128,7 +131,7 @@ fn chunks(op: &DeltaNet, site: &OpSite, form: &'static str) -> Option<Lowering> 
     if caps(site).sm < 80 || !fits {
         return None;
     }
-    // Chunks of all sequences, each of which may end in a broken one.
+    // An upper bound of the chunks of all sequences: the last chunk of each may be partial.
     let count = Expr::CeilDiv(Box::new(Expr::T), CHUNK as u64) + Expr::S;
     let square = count.clone() * (4 * op.v_heads * CHUNK * CHUNK);
     let mut scratch = vec![square.clone(), square.clone(), count.clone() * (4 * op.v_heads * CHUNK)];
@@ -161,7 +164,7 @@ fn chunks(op: &DeltaNet, site: &OpSite, form: &'static str) -> Option<Lowering> 
         }
         None => (op.cost(site), None),
     };
-    // The states but the delta rule's belong to the first step, with the rows and the filter.
+    // The first launch reads the rows and the filter, and moves the convolution state; the second moves the delta rule's state.
     let state = Expr::S * site.ins[o.state].row_bytes();
     let output = site.outs[0].bytes();
     let read = site.ins[..o.g + 2].iter().fold(Expr::Const(0), |a, s| a + s.bytes());

@@ -1,6 +1,6 @@
-// Norm and gate of the heads that the delta rule made, in place: a warp per row and head.
+// The gated norm of the delta rule's output, in place: a warp per row and head.
 //
-// v1 has stayed as it was.
+// v1: unchanged since it was written.
 KERNEL {
     const Args A = ARGS;
     allow_next();

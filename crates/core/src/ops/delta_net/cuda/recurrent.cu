@@ -1,30 +1,36 @@
-// The gated delta rule. A block is one sequence, one value head and 32 columns of its state, and goes through the tokens one by
-// one. A lane holds four columns of every 16th row in registers, so that a warp moves four whole rows of 128 bytes at a time.
+// The gated delta rule, token by token. A thread block handles one sequence, one value head and 32 columns of the head's
+// state. The state stays in registers: a lane holds four columns of every (4 * WARPS)th row, so that each access of a warp is
+// coalesced into four whole rows of 128 bytes.
 //
-// Columns need nothing of each other. What a key head's blocks share is the old convolution state and the norm over a head:
-// they are a cluster where they fit one; else the last of them to finish overwrites the one and does the other (few rows).
+// The columns of a state are independent of each other. The blocks of one key head share two things: the old convolution
+// state, which all must have read before any overwrites it, and the norm over a whole value head. Where these blocks fit into
+// a thread block cluster, the cluster barrier and distributed shared memory serve both. Otherwise a semaphore finds the block
+// that finishes last; this block overwrites the convolution state and, for few rows, applies the norm.
 //
-// v1: state in registers, 25 shuffles a token, TOKENS tokens of q, k and v made at a time: 26 µs a token on an H200 (9B).
-// v2: the state is moved 16 bytes at a time and, where it lies in place, read before the wait; q, k, v and the factors are
-//     made by warps of their own; the convolution's state is kept four channels at a time: 10.4 µs in a loop of such steps,
-//     33 for eight sequences (14.2 in a whole tick).
-// v3: filters and the convolution's old rows are read before the wait; a cluster instead of a counter: 9.0. Clocks showed
-//     3000 cycles for loads of x one after the other behind branches, 3000 for a state spread over 32 lines a load, as
-//     many for storing it, and 1200 for a last barrier that waited for stores.
-// v4: rows of the state side by side, sums meet in shared memory; x first; the last barrier orders nothing: 4.2 µs, 18.6 for
-//     eight sequences; with the counter instead of a cluster 6.4 and 20.5.
+// v1: state in registers, 25 shuffles per token, q, k and v computed for TOKENS tokens at a time: 26 µs a token on an H200
+//     (9B).
+// v2: the state is loaded and stored in 16-byte vectors and, where it is kept in place, read before the grid dependency wait;
+//     separate warps compute q, k, v and the factors; the convolution state is stored four channels at a time: 10.4 µs in a
+//     loop of such steps, 33 for eight sequences (14.2 in a whole tick).
+// v3: the filters and the old rows of the convolution are read before the wait; a cluster instead of a semaphore: 9.0. Clock
+//     readings showed 3000 cycles for loads of x that ran one after the other behind branches, 3000 for loading a state of
+//     which each warp load touched 32 cache lines, as many for storing it, and 1200 for a last barrier that waited for stores.
+// v4: a warp accesses adjacent rows of the state; partial sums are reduced through shared memory; x is loaded first; the last
+//     cluster barrier is relaxed (no memory ordering): 4.2 µs, 18.6 for eight sequences; with the semaphore instead of a
+//     cluster 6.4 and 20.5.
 
 #define SLICES ((VD + 31) / 32)
 #define RPL ((KD + 31) / 32)
-// Rows of the state a thread.
+// Rows of the state per thread.
 #define RPT ((KD + 4 * WARPS - 1) / (4 * WARPS))
 #define K_WIDTH (K_HEADS * KD)
 #define V_WIDTH (V_HEADS * VD)
 #define CHANNELS (2 * K_WIDTH + V_WIDTH)
-// Value heads of a key head.
+// Value heads per key head.
 #define OWN (V_HEADS / K_HEADS)
 
-// One number of q, k or v where they come apart: `row` counts this sequence's rows.
+// One element of q, k or v where they are separate inputs (no convolution in front). `channel` counts through the row
+// [q, k, v], `row` through the rows of this sequence.
 DEVICE float apart(const Args& A, const Span& span, u32 row, u32 channel) {
 #if FRONT
     return 0.0f;
@@ -36,7 +42,8 @@ DEVICE float apart(const Args& A, const Span& span, u32 row, u32 channel) {
 #endif
 }
 
-// A channel of the packed projection: what is there before this step, and its convolution with what this step brings.
+// A channel of the packed projection: `fetch` loads its filter and its old inputs, which need not wait for this tick's
+// kernels; `newest` loads the input of token `t`; `row` convolves it with the inputs before it.
 struct Channel {
 #if FRONT
     float w[TAPS], old[TAPS - 1];
@@ -76,7 +83,7 @@ struct Channel {
 
 KERNEL {
     __shared__ float qs[TOKENS][KD], ks[TOKENS][KD], decays[TOKENS], betas[TOKENS];
-    // Of each warp: the state by k and by q for each column, and k by q.
+    // `sums`: each warp's partial sums of Sᵀk and Sᵀq, per column. `products`: each warp's partial sum of k · q.
     __shared__ __align__(16) float vs[TOKENS][32], sums[2][WARPS][2][32], products[2][WARPS];
 #if CLUSTER > 1
     __shared__ float ys[TOKENS][32], squares[TOKENS];
@@ -86,7 +93,7 @@ KERNEL {
     const Args A = ARGS;
     allow_next();
     const Batch batch{BATCH};
-    // The blocks of a key head stand together.
+    // The blocks of a key head have consecutive indices: they may be one cluster.
     const u32 slice = block_index() % SLICES, key = block_index() / SLICES / OWN % K_HEADS;
     const u32 h = block_index() / SLICES % OWN * K_HEADS + key, seq = block_index() / SLICES / V_HEADS;
     if (seq >= batch.s()) {
@@ -101,7 +108,8 @@ KERNEL {
     const float* old = STATE + place;
     float* state = NEW_STATE + place;
     float S[RPT][4];
-    // Nobody else writes a state in place.
+    // No other block writes these columns of a state that is kept in place, so they may be read before the wait. A state that
+    // is a value was written by an earlier kernel of the tick.
     if (!IN_PLACE) wait_for_inputs();
 #pragma unroll
     for (int r = 0; r < RPT; r++) {
@@ -116,7 +124,8 @@ KERNEL {
             for (int c = 0; c < 4; c++) S[r][c] = has_old && mine + c < VD ? old[i * VD + mine + c] : 0.0f;
         }
     }
-    // Warps take turns: the even ones have queries, the odd ones keys; a lane has a column of the values.
+    // Even warps compute queries, odd warps keys. Every thread also has one column of the values, counted from the last
+    // thread down, so that with few tokens the warps without a query or key compute them.
     const u32 which = warp % 2, v_column = column0 + (THREADS - 1 - threadIdx.x) % 32;
     Channel head[RPL], value;
     {
@@ -159,7 +168,7 @@ KERNEL {
                 if (r * 32 + lane < KD) to[r * 32 + lane] = y[r] * factor;
             }
         }
-        // With one token the first two warps have q and k, the others these.
+        // With one token the first two warps compute q and k while the others compute decay, beta and v.
         for (u32 t = THREADS - 33 - threadIdx.x; t < n; t += THREADS) {
             const size_t at = (size_t)(span.start + first + t) * V_HEADS + h;
             decays[t] = expf(DECAY[at]);
@@ -185,7 +194,8 @@ KERNEL {
                     part[4 + c] = fmaf(S[r][c], q, part[4 + c]);
                 }
             }
-            // Over the four lanes that have these columns: an exchange halves what a lane holds.
+            // Reduces over the four lanes of a warp that hold the same columns. Each exchange sends half of a lane's partial
+            // sums away and halves the number that the lane keeps.
 #pragma unroll
             for (int width = 4; width > 1; width /= 2) {
                 const bool upper = lane & (4 * width);
@@ -198,7 +208,7 @@ KERNEL {
             }
             kq += __shfl_xor_sync(FULL, kq, 8);
             kq += __shfl_xor_sync(FULL, kq, 16);
-            // Two sets, so that one barrier a token is enough.
+            // Double buffering of the sums makes one barrier per token enough.
             float(&sum)[WARPS][2][32] = sums[t % 2];
             *(float2*)&sum[warp][lane / 16][column + lane / 8 % 2 * 2] = float2{part[0], part[1]};
             if (lane == 0) products[t % 2][warp] = kq;
@@ -217,7 +227,7 @@ KERNEL {
                 for (int c = 0; c < 4; c++) S[r][c] = fmaf(k[r], d[c], decay * S[r][c]);
             }
             if (warp == t % WARPS) {
-                // A column of the output a lane.
+                // Each lane computes one column of the output: o = decay · Sᵀq + (k · q) d needs only the old state.
                 float by_k = 0, by_q = 0, product = 0;
 #pragma unroll
                 for (int w = 0; w < WARPS; w++) by_k += sum[w][0][lane], by_q += sum[w][1][lane], product += products[t % 2][w];
@@ -233,8 +243,9 @@ KERNEL {
         }
     }
 #if CLUSTER > 1
-    // Of the convolution's rows, each block keeps its own values and a part of the queries and keys, all read before the
-    // others write.
+    // Each block stores the new convolution state for its own 32 value channels and an equal share of the query and key
+    // channels. It reads them before it arrives at the cluster barrier and writes them after the barrier, because the other
+    // blocks read the old rows of the query and key channels too.
     const u32 rank = block_index() % CLUSTER, shared_part = 2 * KD / CLUSTER, here = threadIdx.x * 4;
     const u32 at = rank * shared_part + here;
     u32 channel = at < KD ? key * KD + at : K_WIDTH + key * KD + at - KD;
@@ -271,7 +282,7 @@ KERNEL {
         const size_t to = (size_t)(span.start + t) * V_WIDTH + h * VD + column0 + lane;
         OUT[to] = ys[t][lane] * factor * norm_weight * silu(gates[o]);
     }
-    // Nobody's shared memory goes before the others have read it.
+    // A block must not end before the others have read `squares` in its shared memory.
     cluster_leave();
 #elif FRONT || FINISH_NORM
     __threadfence();

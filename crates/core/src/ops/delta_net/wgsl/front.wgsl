@@ -1,10 +1,11 @@
-// Query, key and value out of a convolution of the packed projection x [q, k, v] of CHANNELS and SiLU; the L2 norm is the caller's.
-// w_at: the filter; conv_state holds the last TAPS - 1 rows of a sequence.
+// One element of query, key or value: the causal convolution of a channel of the packed projection x [T, CHANNELS], whose rows
+// are [q, k, v], then SiLU. The caller applies the L2 norm. w_at(i) reads the filter [CHANNELS, TAPS]; conv_state holds the
+// last TAPS - 1 rows of every sequence.
 fn front(seq: u32, t: u32, c: u32) -> f32 {
     var sum = 0.0;
     let start = batch_span(seq, 0u);
     for (var i = 0u; i < TAPS; i++) {
-        // Row of the input, counted from the oldest one in the state.
+        // The input's row, counted from the oldest row in the state.
         let row = t + i;
         if row >= TAPS - 1u {
             sum += w_at(c * TAPS + i) * x_at((start + row - (TAPS - 1u)) * CHANNELS + c);
@@ -19,7 +20,7 @@ fn front_query(seq: u32, t: u32, i: u32) -> f32 { return front(seq, t, i); }
 fn front_key(seq: u32, t: u32, i: u32) -> f32 { return front(seq, t, K_HEADS * K_DIM + i); }
 fn front_value(seq: u32, t: u32, i: u32) -> f32 { return front(seq, t, 2u * K_HEADS * K_DIM + i); }
 
-// Keeps the last rows of the channels of this workgroup's heads, each channel by one thread.
+// Stores the last TAPS - 1 input rows of the channels of this workgroup's heads in the state, each channel by one thread.
 fn keep(seq: u32, kh: u32, start: u32, count: u32, slot: u32, first_chunk: bool, lid: u32) {
     storageBarrier();
     workgroupBarrier();
@@ -32,7 +33,7 @@ fn keep(seq: u32, kh: u32, start: u32, count: u32, slot: u32, first_chunk: bool,
         } else if n >= K_DIM {
             c = (K_HEADS + kh) * K_DIM + n - K_DIM;
         }
-        // Rising order: a row that moves down is read before it is overwritten.
+        // In ascending order, so that a row that moves towards the oldest is read before it is overwritten.
         for (var i = 0u; i < TAPS - 1u; i++) {
             let row = i + count;
             var x = 0.0;

@@ -1,4 +1,4 @@
-//! The delta net in WGSL: token by token, one workgroup a key head of a sequence.
+//! The gated delta rule in WGSL: token by token, one workgroup per key head of a sequence.
 
 use super::*;
 use crate::codegen::wgsl::{Wgsl, caps};

@@ -1,4 +1,4 @@
-// Query, key and value as they are; values in rows of V_STRIDE, from V_START on.
+// Query, key and value without a convolution in front. The values are columns from V_START of rows of V_STRIDE elements.
 fn front_query(seq: u32, t: u32, i: u32) -> f32 { return q_at((batch_span(seq, 0u) + t) * K_HEADS * K_DIM + i); }
 fn front_key(seq: u32, t: u32, i: u32) -> f32 { return k_at((batch_span(seq, 0u) + t) * K_HEADS * K_DIM + i); }
 fn front_value(seq: u32, t: u32, i: u32) -> f32 { return v_at((batch_span(seq, 0u) + t) * V_STRIDE + V_START + i); }

@@ -1,12 +1,13 @@
-// One workgroup a key head of a sequence, with all value heads that read it: HEADS_EACH heads of V_DIM columns, as many
-// at a time as there are threads for; a thread keeps a column of the state, and runs over the tokens one by one.
+// The gated delta rule, token by token. One workgroup handles one key head of a sequence and the HEADS_EACH value heads that
+// read it, as many of these at a time as WG threads can hold: a thread keeps one of a head's V_DIM columns of the state.
 //
-// Head h of the values reads key head h % K_HEADS. `front(…)` makes a number of query, key or value of a token.
+// Value head h reads key head h % K_HEADS. `front_query`, `front_key` and `front_value` (front.wgsl, plain.wgsl) compute one
+// element of a token's query, key or value.
 var<workgroup> query: array<f32, K_DIM>;
 var<workgroup> key: array<f32, K_DIM>;
 var<workgroup> squares: array<f32, WG>;
 
-// The sum over the V_DIM threads of one value head.
+// The sum over the V_DIM threads of one value head, for each of them.
 fn head_sum(x: f32, lid: u32) -> f32 {
     squares[lid] = x;
     workgroupBarrier();
@@ -27,13 +28,14 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let count = batch_span(seq, 1u);
     let slot = batch_span(seq, 3u);
     let first_chunk = batch_span(seq, 4u) != 0u;
-    // Where the state is a value, it has a row for each sequence, zeros where one begins.
+    // A state in place has a row per slot; a state that is a value has a row per sequence, already zero in its first chunk.
     let state_row = select(seq, slot, IN_PLACE);
     const AT_ONCE = WG / V_DIM;
     for (var turn = 0u; turn < (HEADS_EACH + AT_ONCE - 1u) / AT_ONCE; turn++) {
         let own = turn * AT_ONCE + lid / V_DIM;
         let is_on = lid / V_DIM < AT_ONCE && own < HEADS_EACH;
-        // Threads without a column do the same work on the last one and store nothing.
+        // Threads without a column of their own repeat the work of the last head and store nothing, because all threads must
+        // reach the barriers.
         let h = min(own, HEADS_EACH - 1u) * K_HEADS + kh;
         let j = lid % V_DIM;
         let at = (state_row * V_HEADS + h) * K_DIM * V_DIM + j;

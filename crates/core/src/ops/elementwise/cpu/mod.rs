@@ -1,14 +1,14 @@
-//! Trees are evaluated in chunks that stay in registers and L1.
+//! Elementwise trees on the CPU: evaluated in chunks whose temporaries stay in L1.
 use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::simd::Simd;
 use onetrip_ir::tree::Binary;
 use onetrip_ir::tree::Tree;
 use onetrip_ir::tree::Unary;
 
-/// Numbers evaluated at a time.
+/// Elements evaluated at a time.
 pub const CHUNK: usize = 256;
 
-/// Evaluates `tree` into `out` (at most [`CHUNK`] numbers); `leaf(i, out)` writes the operand's numbers.
+/// Evaluates `tree` into `out` (at most [`CHUNK`] elements); `leaf(i, out)` writes the elements of operand `i`.
 pub fn eval_chunk(simd: &Simd, tree: &Tree, leaf: &mut dyn FnMut(usize, &mut [f32]), out: &mut [f32]) {
     match tree {
         Tree::In(i) => leaf(*i, out),
@@ -42,7 +42,7 @@ pub fn eval_chunk(simd: &Simd, tree: &Tree, leaf: &mut dyn FnMut(usize, &mut [f3
     }
 }
 
-/// Rows of the output; operands are args 0.., the output comes after them.
+/// Computes the rows of the output. The operands are the arguments from 0; the output is the argument after them.
 pub fn rows(c: &CpuCall, tree: &Tree, widths: &[usize], width: usize) {
     let ins: Vec<&[f32]> = (0..widths.len()).map(|i| c.f32s(i)).collect();
     while let Some(range) = c.items.take() {

@@ -1,6 +1,6 @@
-// A tree over broadcast operands, one number a thread.
+// TREE, an expression over broadcast operands at row r and column c: one element per thread.
 //
-// v1 has stayed as it was.
+// v1: unchanged since it was written.
 KERNEL {
     const Args A = ARGS;
     allow_next();

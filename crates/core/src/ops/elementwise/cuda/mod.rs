@@ -1,4 +1,4 @@
-//! Elementwise in CUDA: the tree as one expression, a number a thread.
+//! Elementwise ops in CUDA: the tree is one C++ expression, and each thread computes one element.
 
 use super::*;
 use crate::codegen::cuda::{Unit, groups, tree};

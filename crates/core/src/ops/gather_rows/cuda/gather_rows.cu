@@ -1,6 +1,6 @@
-// Rows whose logits are wanted, of each value in turn, copied: one block a row.
+// Copies the rows whose logits are wanted, out of one value after another: one block per row. ROW_COPIES is one loop per value.
 //
-// v1 has stayed as it was.
+// v1: unchanged since it was written.
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -1,4 +1,4 @@
-//! Rows of logits in CUDA: a block a row.
+//! Gathering rows in CUDA: one block per row.
 
 use super::*;
 use crate::codegen::cuda::Unit;

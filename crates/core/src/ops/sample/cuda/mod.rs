@@ -1,11 +1,11 @@
-//! Choosing a token in CUDA: some blocks a row, the last one to finish chooses.
+//! Sampling in CUDA: several blocks per row search for the best logit; the last one to finish chooses the token.
 
 use super::*;
 use crate::codegen::cuda::{Unit, caps};
 
 /// Threads of a block.
 const THREADS: usize = 512;
-/// Logits that are worth a block.
+/// Logits per block: a row of this many or fewer gets one block.
 const SHARE: usize = 2048;
 
 pub(super) fn lower(op: &Sample, site: &OpSite) -> Lowering {

@@ -1,13 +1,15 @@
-// The next token of each sequence: SPLITS blocks a row find its best logit, the last of them to come chooses.
+// Chooses the next token of each sequence. SPLITS blocks per row find its best logit; a semaphore finds the block that finishes
+// last, and this block combines the splits' results and chooses the token.
 //
-// Greedy ends there. A draw looks for places in the order of falling logits (lower ids first among equals) without a
-// sort: 256 bins of the number's bits at a time, from the highest on. Weights are whole numbers of 2^-40, so that sums do
-// not depend on the order of adding, and equal draws on all devices.
+// Greedy sampling ends there. A random draw has to find ranks in the order of descending logits (lower ids first among equal
+// ones). It does so without a sort, by radix select: a histogram of 256 bins over the 8 highest bits of the keys, then over the
+// next 8 bits of the keys in the chosen bin, and so on. Weights are fixed-point integers in units of 2^-40, so that sums, and
+// with them draws, do not depend on the order of the atomic additions.
 //
-// v1: 38 blocks, a number at a time: 8 µs for 152k logits on an H200. v2: 16-byte loads by twice the blocks, the batch's
-//     words read before the logits are there.
+// v1: 38 blocks per row, scalar loads: 8 µs for 152k logits on an H200.
+// v2: 16-byte loads by twice as many blocks; the batch's words are read before the wait for the logits.
 
-// Bits of a number in an order that integers compare: that of f32::total_cmp.
+// An integer key that compares as f32::total_cmp orders the floats.
 DEVICE u32 order_of(float x) {
     const u32 b = __float_as_uint(x);
     return b ^ ((b >> 31) ? FULL : 0x80000000u);
@@ -15,7 +17,7 @@ DEVICE u32 order_of(float x) {
 
 struct Row {
     const float* logits;
-    const u32* seen;  // a bit a token of the history, or none
+    const u32* seen;  // a bit per token id, set for those in the history; null where no penalty applies
     float penalty;
     DEVICE float at(u32 i) const {
         float x = logits[i];
@@ -42,7 +44,7 @@ DEVICE Best block_best(Best b, Best* smem) {
     return b;
 }
 
-// Philox 4x32, 10 rounds, first word (core/src/ops/sample/mod.rs).
+// A uniform number in [0, 1): Philox 4x32 with 10 rounds, first word, as `uniform` in core/src/ops/sample/mod.rs.
 DEVICE float uniform(u32 seed_low, u32 seed_high, u64 counter) {
     u32 c0 = (u32)counter, c1 = (u32)(counter >> 32), c2 = 0, c3 = 0, k0 = seed_low, k1 = seed_high;
     for (int i = 0; i < 10; i++) {
@@ -70,14 +72,15 @@ struct Draw {
     DEVICE u64 whole(float x) const { return (u64)(weight(x) * ONE); }
 };
 
-// Where a search ended: bits of the number, how many of those equal to it are within, and the sum up to there.
+// A rank in the order of descending logits: the key of the logit there, how many of the logits equal to it are included
+// (from 1), and the sum of counts or weights up to and including this rank.
 struct Place {
     u32 key;
     u64 equal;
     u64 sum;
 };
 
-// The first place in order where the sum of what counts exceeds `limit`; the last one if it never does.
+// The first rank at which the sum, of tokens (COUNT) or of their weights, exceeds `limit`; the last rank if it never does.
 template <bool COUNT> DEVICE Place search(const Draw& d, u64 limit) {
     u32 prefix = 0, mask = 0;
     u64 before = 0, here = 0;
@@ -125,7 +128,7 @@ template <bool COUNT> DEVICE Place search(const Draw& d, u64 limit) {
     return p;
 }
 
-// Sum of the weights down to a place that was found by counting.
+// The sum of the weights down to a rank that was found by counting.
 DEVICE u64 weight_to(const Draw& d, const Place& p) {
     if (threadIdx.x == 0) d.found[0] = 0;
     __syncthreads();
@@ -142,7 +145,7 @@ DEVICE u64 weight_to(const Draw& d, const Place& p) {
     return all;
 }
 
-// The id at a place: number `equal` (from 1) of those with its key.
+// The id at a rank: in ascending order of ids, the `equal`th (from 1) of the tokens with its key.
 DEVICE u32 id_at(const Draw& d, const Place& p, u32* counts) {
     const u32 share = (VOCABULARY + THREADS - 1) / THREADS;
     const u32 from = threadIdx.x * share, to = min(from + share, (u32)VOCABULARY);
@@ -200,7 +203,7 @@ DEVICE u32 draw(const Batch& batch, u32 r, const Draw& base, u32* counts) {
     return id_at(d, search<false>(d, min((u64)left, kept - 1)), counts);
 }
 
-// Log-probabilities of the id and of the best tokens.
+// Writes the log-probabilities of the chosen id and of the `top` best tokens.
 DEVICE void report(const Row& row, float best, u32 id, u32 top, float* out, double* sums, Best* smem) {
     double sum = 0;
     for (u32 i = threadIdx.x; i < VOCABULARY; i += THREADS) sum += exp((double)(row.at(i) - best));
@@ -215,7 +218,7 @@ DEVICE void report(const Row& row, float best, u32 id, u32 top, float* out, doub
     u32 last_key = FULL, last_id = 0;
     bool any = false;
     for (u32 n = 0; n < min(top, (u32)TOP); n++) {
-        // The best among those after the last one, in order.
+        // The best token among those behind the one found last.
         u32 key = 0, found = FULL;
         for (u32 i = threadIdx.x; i < VOCABULARY; i += THREADS) {
             const float x = row.at(i);
@@ -253,7 +256,7 @@ KERNEL {
     __shared__ bool is_last;
     const Args A = ARGS;
     allow_next();
-    // No kernel writes the batch's words: they are here before the logits are.
+    // No kernel writes the batch's words, so they may be read before the wait.
     const Batch batch{BATCH};
     const u32 r = block_index() / SPLITS, split = block_index() % SPLITS;
     const bool inside = r < ROWS;

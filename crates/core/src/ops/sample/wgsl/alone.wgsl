@@ -1,3 +1,3 @@
-// One workgroup does all.
+// One workgroup per sequence does everything (see kernel.wgsl for `goes_on` and `first_best`).
 fn goes_on(seq: u32, slice: u32, lid: u32) -> bool { return true; }
 fn first_best(seq: u32, lid: u32) -> vec2<u32> { return next_best(seq, 0xffffffffu, V, lid); }

@@ -1,8 +1,8 @@
-// The best of a workgroup: tokens are ordered by logit, lower ids first among equals.
+// The best token of a workgroup. Tokens are ordered by descending logit; among equal logits the lower id comes first.
 var<workgroup> best_key: array<u32, WG>;
 var<workgroup> best_id: array<u32, WG>;
 
-// Rises with the number; 0 for NaN.
+// An integer key in the order of the floats (a larger float has a larger key); 0 for NaN.
 fn key(x: f32) -> u32 {
     let u = bitcast<u32>(x);
     if (u & 0x7fffffffu) > 0x7f800000u { return 0u; }
@@ -11,7 +11,7 @@ fn key(x: f32) -> u32 {
 
 fn is_before(a: vec2<u32>, b: vec2<u32>) -> bool { return a.x > b.x || (a.x == b.x && a.y < b.y); }
 
-// The first in the order of what the threads have: key and id.
+// Reduces the threads' candidates (key, id) to the first in the order, for every thread.
 fn workgroup_best(best: vec2<u32>, lid: u32) -> vec2<u32> {
     best_key[lid] = best.x;
     best_id[lid] = best.y;

@@ -1,18 +1,18 @@
-//! Sampling in WGSL: one workgroup a sequence; the best of a large vocabulary is found by many.
+//! Sampling in WGSL: one workgroup per sequence; a large vocabulary is searched for its best token by many.
 
 use super::*;
 use crate::codegen::wgsl::{Wgsl, caps};
 
-/// Vocabularies from here on are looked through in slices.
+/// Vocabularies of this size and above are searched in slices.
 const LARGE: usize = 8192;
-/// Slices of one.
+/// Slices of a large vocabulary, each searched by one workgroup.
 const SLICES: usize = 128;
 /// Threads of a workgroup.
 const WG: u32 = 256;
 
 pub(super) fn lower(op: &Sample, site: &OpSite) -> Lowering {
     let (rows, vocabulary) = (&site.ins[0].rows, site.ins[0].width);
-    // With more sequences there are workgroups enough, and the words they meet at would be many.
+    // More sequences bring enough workgroups without slices, and the split-K workspace would grow with them.
     let slices = if vocabulary >= LARGE && site.bucket.is_small() { SLICES } else { 1 };
     let mut w = Wgsl::new(if slices > 1 { "sample/split_vocab" } else { "sample/row" }, WG);
     w.number("V", vocabulary);
@@ -32,6 +32,6 @@ pub(super) fn lower(op: &Sample, site: &OpSite) -> Lowering {
         w.line(include_str!("alone.wgsl"));
     }
     let launch = w.text(include_str!("sample.wgsl")).launch(rows.clone() * slices, op.cost(site));
-    // Logits with a penalty.
+    // The scratch slot holds the logits after the repeat penalty.
     Lowering::Steps { launches: vec![launch], scratch: vec![rows.clone() * (vocabulary * 4)] }
 }

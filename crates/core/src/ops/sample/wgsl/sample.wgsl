@@ -1,7 +1,12 @@
-// One workgroup a sequence, or the last of those of its slices. Tokens are ordered by logit, lower ids first among equals; nothing is sorted: a cut in that
-// order (the k best, the best with mass p, the token drawn) is found by halving the range of logits, then of ids.
+// Chooses the next token of each sequence. One workgroup per sequence runs this; where the vocabulary is split over SLICES
+// workgroups, the last of them to finish its slice. `goes_on` is true for this workgroup, and `first_best` returns the best
+// token (alone.wgsl, split_vocab.wgsl).
 //
-// logits_at: rows of V; copy: room for logits with a penalty; TOP: room for best tokens in y; feed: the id of each sequence.
+// Tokens are ordered by descending logit, lower ids first among equal ones. Nothing is sorted: a cut in that order (the k best,
+// the best with mass p, the token drawn) is found by bisection of the range of keys, then of ids.
+//
+// logits_at: rows of V logits. copy: scratch rows of V, for logits after the repeat penalty. TOP: how many best tokens a row of
+// y can hold. pending_tokens: receives the id of each sequence, for the next step's embedding.
 var<private> penalized: bool;
 var<private> nan_bits: u32 = 0x7fc00000u;
 
@@ -12,7 +17,7 @@ fn logit(seq: u32, i: u32) -> f32 {
 
 fn of_key(k: u32) -> f32 { return bitcast<f32>(select(~k, k & 0x7fffffffu, (k >> 31u) == 1u)); }
 
-// The first token behind (k, id) in the order: its key and id; key 0 where there is none.
+// The first token behind (k, id) in the order, as key and id; the key is 0 where there is none.
 fn next_best(seq: u32, k: u32, id: u32, lid: u32) -> vec2<u32> {
     var best = vec2<u32>(0u, V);
     for (var i = lid; i < V; i += WG) {
@@ -22,12 +27,12 @@ fn next_best(seq: u32, k: u32, id: u32, lid: u32) -> vec2<u32> {
     return workgroup_best(best, lid);
 }
 
-// What is kept: up to and including the token (key, id) in the order.
+// A cut keeps the tokens up to and including (key, id) in the order.
 struct Cut { key: u32, id: u32 }
 
 fn is_kept(cut: Cut, k: u32, i: u32) -> bool { return k > cut.key || (k == cut.key && i <= cut.id); }
 
-// Count (x) and mass (y) of the kept tokens with keys from `k` on.
+// The count (x) and the mass (y) of the kept tokens whose keys are at least `k`.
 fn above(seq: u32, cut: Cut, k: u32, s: Softmax, lid: u32) -> vec2<f32> {
     var sum = vec2<f32>(0.0);
     for (var i = lid; i < V; i += WG) {
@@ -40,7 +45,8 @@ fn above(seq: u32, cut: Cut, k: u32, s: Softmax, lid: u32) -> vec2<f32> {
 
 struct Softmax { largest: f32, inverse: f32 }
 
-// The first token in the order at which the count (or the mass) of those up to it reaches `target`; `beyond`: exceeds it.
+// The first token in the order at which the count (or the mass) of the tokens up to it reaches `target_`, or, with `beyond`,
+// exceeds it.
 fn reaching(seq: u32, cut: Cut, s: Softmax, mass: bool, target_: f32, beyond: bool, lid: u32) -> Cut {
     var low = 1u;
     var high = 0xffffffffu;
@@ -52,7 +58,7 @@ fn reaching(seq: u32, cut: Cut, s: Softmax, mass: bool, target_: f32, beyond: bo
         low = select(low, middle, enough);
         high = select(middle - 1u, high, enough);
     }
-    // Among equals: how many of them are needed, and the id of the last of those.
+    // Among tokens with this key: how many of them are needed, and the id of the last needed one.
     let before = above(seq, cut, low + 1u, s, lid);
     let one = select(1.0, exp((of_key(low) - s.largest) * s.inverse), mass);
     let need = (target_ - select(before.x, before.y, mass)) / one;
@@ -71,7 +77,7 @@ fn reaching(seq: u32, cut: Cut, s: Softmax, mass: bool, target_: f32, beyond: bo
     return Cut(low, to);
 }
 
-// The high word of a product.
+// The high 32 bits of a 32 x 32 bit product.
 fn high_word(a: u32, b: u32) -> u32 {
     let al = a & 0xffffu;
     let ah = a >> 16u;
@@ -105,7 +111,7 @@ fn penalize(seq: u32, lid: u32) {
     storageBarrier();
     for (var i = lid; i < count; i += WG) {
         let id = batch_history(seq, i);
-        // Equal ids write equal numbers.
+        // An id that occurs twice in the history writes the same value twice, so the race is harmless.
         if id < V {
             let x = logits_at(seq * V + id);
             copy[seq * V + id] = select(x * penalty, x / penalty, x > 0.0);
@@ -126,7 +132,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     penalize(seq, lid);
     let first = first_best(seq, lid);
     let largest = of_key(first.x);
-    // No token where the best logit is not finite.
+    // There is no token where the best logit is not finite.
     let is_finite = first.x > key(-3.4028235e38) - 1u && first.x <= key(3.4028235e38);
     var id = first.y;
     let temperature = batch_span_f32(seq, 5u);

@@ -1,4 +1,5 @@
-// A large vocabulary: many workgroups look for the best of a slice each, and the last of them goes on alone.
+// For a large vocabulary: each of SLICES workgroups finds the best token of a slice and publishes it (plus 1, as published words
+// must not be zero); the last of them to finish combines the slices and goes on alone.
 const PER: u32 = (V + SLICES - 1u) / SLICES;
 var<private> best_of_slices: vec2<u32>;
 
@@ -24,7 +25,7 @@ fn goes_on(seq: u32, slice: u32, lid: u32) -> bool {
     return true;
 }
 
-// The slices know no penalty.
+// The slices were searched without the repeat penalty, so their result is not valid where one applies.
 fn first_best(seq: u32, lid: u32) -> vec2<u32> {
     if penalized { return next_best(seq, 0xffffffffu, V, lid); }
     return best_of_slices;

@@ -1,4 +1,4 @@
-//! Columns in CUDA: a number a thread.
+//! Slices in CUDA: one element per thread.
 
 use super::*;
 use crate::codegen::cuda::{Unit, groups};

@@ -1,6 +1,6 @@
-// Some columns of every group, copied: one number a thread.
+// Copies LEN elements from START of every GROUP elements: one element per thread.
 //
-// v1 has stayed as it was.
+// v1: unchanged since it was written.
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -1,4 +1,4 @@
-//! Rows of a recurrent state in CUDA: a block a sequence.
+//! Reading a recurrent state in CUDA: one block per sequence.
 
 use super::*;
 use crate::codegen::cuda::Unit;

@@ -1,6 +1,6 @@
-// A sequence's row of a recurrent state, zeros where it begins: one block a sequence.
+// Copies a sequence's row of a recurrent state, or zeros in its first chunk: one block per sequence.
 //
-// v1 has stayed as it was.
+// v1: unchanged since it was written.
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -1,4 +1,4 @@
-//! Keeping numbers in a recurrent state in CUDA: a block a sequence.
+//! Writing a recurrent state in CUDA: one block per sequence.
 
 use super::*;
 use crate::codegen::cuda::Unit;

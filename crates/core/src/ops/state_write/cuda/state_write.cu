@@ -1,6 +1,7 @@
-// A sequence's numbers to its row of a recurrent state: its own row, or (KEPT > 0) the last rows of its part of a window.
+// Writes a sequence's row of a recurrent state: row `seq` of the input or, with KEPT > 0, the last KEPT rows of the sequence's
+// range of a convolution window. One block per sequence.
 //
-// v1 has stayed as it was.
+// v1: unchanged since it was written.
 KERNEL {
     const Args A = ARGS;
     allow_next();

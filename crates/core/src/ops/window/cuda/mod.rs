@@ -1,4 +1,4 @@
-//! A convolution's window in CUDA: a number a thread.
+//! A convolution's window in CUDA: a block per row of the window.
 
 use super::*;
 use crate::codegen::cuda::Unit;

@@ -1,6 +1,6 @@
-// Earlier rows of each sequence and then its own: one block a row.
+// Copies the KEPT earlier rows of each sequence and then its rows of this step: one block per row of the output.
 //
-// v1 has stayed as it was.
+// v1: unchanged since it was written.
 KERNEL {
     const Args A = ARGS;
     allow_next();
@@ -8,7 +8,7 @@ KERNEL {
     const Batch batch{BATCH};
     const u32 row = block_index();
     if (row >= batch.t() + batch.s() * KEPT) return;
-    // The sequence that the row is in: those before it have KEPT rows more than tokens.
+    // Find the row's sequence: each sequence before it has KEPT more rows than tokens.
     u32 seq = 0;
     while (seq + 1 < batch.s() && row >= batch.span(seq + 1, 0) + (seq + 1) * KEPT) seq++;
     const u32 at = row - batch.span(seq, 0) - seq * KEPT;

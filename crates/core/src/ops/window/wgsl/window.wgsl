@@ -1,7 +1,8 @@
-// Row r of all sequences' windows: which sequence it is of, and whether it is one of its OLD earlier rows.
-// old_at: those rows, by sequence, or IN_PLACE by its slot; x_at: the step's rows of CHANNELS.
+// One element of row r of the windows, which stand one after the other. A sequence's window has OLD earlier rows, then its
+// rows of this step. old_at: the earlier rows, indexed by sequence or, IN_PLACE, by slot. x_at: this step's rows, CHANNELS
+// elements each.
 fn value(r: u32, c: u32) -> f32 {
-    // Sequences lie one after the other: the last that begins at or before r.
+    // The row's sequence is the last one whose window begins at or before r.
     var seq = 0u;
     for (var s = 1u; s < batch_s(); s++) {
         if batch_span(s, 0u) + s * OLD <= r { seq = s; }
