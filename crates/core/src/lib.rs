@@ -19,3 +19,4 @@ pub mod precision;
 pub mod probe;
 pub mod record;
 pub mod reference;
+pub mod select;

@@ -7,6 +7,7 @@ use onetrip_ir::cpu::scratch::Scratch;
 use onetrip_ir::expr::Expr;
 use onetrip_ir::kernel::{Arg, Code, Cost, Launch, Text};
 use onetrip_ir::kernel_id::KernelId;
+use onetrip_ir::plan::Rejected;
 use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::Sig;
 
@@ -43,12 +44,30 @@ pub enum Lowering {
         launches: Vec<Launch>,
         /// Bytes of each scratch slot.
         scratch: Vec<Expr>,
+        /// The faster kernels that do not serve the site, in order of preference.
+        rejected: Vec<Rejected>,
     },
     /// There is no kernel at this site, for this reason.
     Gap(&'static str),
 }
 
 impl Lowering {
+    /// Launches with their scratch slots, of an op that has no other kernel here.
+    pub fn steps(launches: Vec<Launch>, scratch: Vec<Expr>) -> Lowering {
+        Lowering::Steps { launches, scratch, rejected: vec![] }
+    }
+
+    /// What was chosen, with the rejections of the candidates before it, or the gap.
+    pub fn selected(chosen: Result<(Lowering, Vec<Rejected>), &'static str>) -> Lowering {
+        match chosen {
+            Ok((Lowering::Steps { launches, scratch, .. }, rejected)) => {
+                Lowering::Steps { launches, scratch, rejected }
+            }
+            Ok((gap, _)) => gap,
+            Err(why) => Lowering::Gap(why),
+        }
+    }
+
     /// Whether there is a kernel.
     pub fn is_there(&self) -> bool {
         matches!(self, Lowering::Steps { .. })
@@ -61,6 +80,7 @@ impl Lowering {
         Lowering::Steps {
             launches: vec![Launch { kernel: kernel.into(), code, args, grid, grain: 1, cost, grid_syncs: 0 }],
             scratch: vec![],
+            rejected: vec![],
         }
     }
 
@@ -78,6 +98,7 @@ impl Lowering {
         Lowering::Steps {
             launches: vec![Launch { kernel: kernel.into(), code, args, grid, grain, cost, grid_syncs: 0 }],
             scratch: vec![],
+            rejected: vec![],
         }
     }
 }

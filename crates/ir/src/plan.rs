@@ -1,6 +1,7 @@
 //! The plan: the ordered list of dispatches. The same list is explained, counted, run, profiled and compared.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::Serialize;
 
@@ -25,6 +26,15 @@ pub struct Refusal {
     pub at: String,
     /// The device's reason.
     pub why: String,
+}
+
+/// A kernel that was considered before the one that a dispatch runs, and why it was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rejected {
+    /// The kernel, by the name of its file.
+    pub kernel: &'static str,
+    /// Why it does not serve this dispatch.
+    pub reason: &'static str,
 }
 
 /// Operand of a dispatch.
@@ -106,6 +116,8 @@ pub struct Dispatch {
     pub grid_syncs: u32,
     /// Why there is no kernel.
     pub gap: Option<&'static str>,
+    /// The faster kernels that were considered first, in order of preference, and why each was not taken.
+    pub rejected: Arc<[Rejected]>,
 }
 
 /// The ordered list of dispatches of one step.

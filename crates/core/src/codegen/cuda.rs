@@ -193,7 +193,7 @@ impl Unit {
 
     /// A lowering that consists of this one launch.
     pub fn lower(self, kernel: impl Into<KernelId>, grid: Expr, cost: Cost) -> Lowering {
-        Lowering::Steps { launches: vec![self.launch(kernel, grid, cost)], scratch: vec![] }
+        Lowering::steps(vec![self.launch(kernel, grid, cost)], vec![])
     }
 }
 
@@ -214,6 +214,11 @@ fn rows_code(rows: &Expr) -> String {
         // Keys and pairs count cached positions; no value of a graph has that many rows.
         Expr::Keys(_) | Expr::Pairs(_) => "0u".into(),
     }
+}
+
+/// Whether a weight has a type in `cuda/weights.cuh`: whether any CUDA kernel reads its layout.
+pub fn has_weight_type(sig: &Sig) -> bool {
+    weight_type(sig, false).is_some()
 }
 
 /// The type of a weight in `cuda/weights.cuh`, and the byte offsets of its planes.

@@ -206,7 +206,7 @@ impl Wgsl {
 
     /// A lowering that consists of this one launch.
     pub fn lowering(self, grid: Expr, cost: Cost) -> Lowering {
-        Lowering::Steps { launches: vec![self.launch(grid, cost)], scratch: vec![] }
+        Lowering::steps(vec![self.launch(grid, cost)], vec![])
     }
 }
 

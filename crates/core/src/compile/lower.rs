@@ -2,6 +2,7 @@
 //! slots.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::fragment_layout;
 use super::layout::Layouts;
@@ -13,7 +14,7 @@ use crate::ops::Op;
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::expr::Expr;
 use onetrip_ir::kernel::{Arg, Cost, Launch};
-use onetrip_ir::plan::{BufRef, Dispatch, Operand as Named, OperandId, Plan};
+use onetrip_ir::plan::{BufRef, Dispatch, Operand as Named, OperandId, Plan, Rejected};
 use onetrip_ir::tensor::ShapeError;
 use onetrip_ir::tensor::{Layout, Role};
 
@@ -99,11 +100,11 @@ impl Planner<'_> {
     fn node(&mut self, n: usize) {
         let node = &self.graph.nodes[n];
         let site = self.graph.site(&self.ctx, &node.ins, &node.outs);
-        let (launches, scratch) = match node.op.lower(&site) {
-            Lowering::Steps { launches, scratch } => (launches, scratch),
+        let (launches, scratch, rejected): (_, _, Arc<[Rejected]>) = match node.op.lower(&site) {
+            Lowering::Steps { launches, scratch, rejected } => (launches, scratch, Arc::from(rejected)),
             Lowering::Gap(why) => {
                 let all = node.ins.iter().chain(&node.outs).map(|&v| Operand::Value(v)).collect();
-                self.dispatch(n, None, node.op.cost(&site), Some(why), all);
+                self.dispatch(n, Err(why), node.op.cost(&site), all, Arc::from([]));
                 return;
             }
         };
@@ -121,18 +122,20 @@ impl Planner<'_> {
             });
             let operands = operands.collect();
             let cost = launch.cost.clone();
-            self.dispatch(n, Some(launch), cost, None, operands);
+            self.dispatch(n, Ok(launch), cost, operands, rejected.clone());
         }
     }
 
     fn dispatch(
         &mut self,
         n: usize,
-        launch: Option<Launch>,
+        launch: Result<Launch, &'static str>,
         cost: Cost,
-        gap: Option<&'static str>,
         operands: Vec<Operand>,
+        rejected: Arc<[Rejected]>,
     ) {
+        let gap = launch.as_ref().err().copied();
+        let launch = launch.ok();
         let node = &self.graph.nodes[n];
         self.dispatches.push(Dispatch {
             name: node.name.clone(),
@@ -147,6 +150,7 @@ impl Planner<'_> {
             code: launch.map(|s| s.code),
             cost,
             gap,
+            rejected,
         });
         self.touches.push(operands);
         self.nodes.push(n);

@@ -155,7 +155,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     // The kernel addresses operands by their place in the whole op.
     attend[0].args = (0..o.count).map(Arg::In).chain([Arg::Out(0)]).collect();
     launches.append(&mut attend);
-    Lowering::Steps { launches, scratch: vec![] }
+    Lowering::steps(launches, vec![])
 }
 
 /// Index of the output among the args: after all inputs.

@@ -142,7 +142,7 @@ fn decode_split_kv(op: &Attention, site: &OpSite, keys: &str, values: &str) -> L
         Expr::T * (blocks * splits),
         op.cost(site),
     );
-    Lowering::Steps { launches: vec![launch], scratch }
+    Lowering::steps(vec![launch], scratch)
 }
 
 /// Few rows over caches in f16.
@@ -168,7 +168,7 @@ fn decode_split_kv_mma(op: &Attention, site: &OpSite, cache: &str) -> Lowering {
     let scratch = vec![Expr::T * (op.heads * clusters * (op.dim + 4) * 4)];
     let grid = Expr::T * (blocks * clusters * cluster);
     let launch = unit.launch(KernelId::new("attention", "decode_split_kv").variants(form(op)), grid, op.cost(site));
-    Lowering::Steps { launches: vec![launch], scratch }
+    Lowering::steps(vec![launch], scratch)
 }
 
 /// Many rows over caches in f16, each the one token of its sequence; none where the device has no such tensor cores or too
@@ -207,7 +207,7 @@ fn decode_batched(op: &Attention, site: &OpSite, caches: [&str; 2]) -> Option<Lo
     let fragment = if out.is_mma_fragment() { format!(".{}-fragment", out.dtype.name()) } else { String::new() };
     let id = KernelId::new("attention", "decode_batched").variant(format!("{}{fragment}", form(op)));
     let launch = unit.launch(id, Expr::from(resident_blocks), op.cost(site));
-    Some(Lowering::Steps { launches: vec![launch], scratch })
+    Some(Lowering::steps(vec![launch], scratch))
 }
 
 fn prefill(op: &Attention, site: &OpSite, keys: &str, values: &str) -> Lowering {
@@ -234,7 +234,7 @@ fn prefill(op: &Attention, site: &OpSite, keys: &str, values: &str) -> Lowering 
     let cost = rest.cost(&OpSite { ins, outs: site.outs[..1].to_vec(), ..site.clone() });
     if let Some(launch) = prefill_mma(op, site, [keys, values], &cost) {
         launches.push(launch);
-        return Lowering::Steps { launches, scratch: vec![] };
+        return Lowering::steps(launches, vec![]);
     }
     let mut unit = unit(op, 8 * QUERIES as u32, keys, values, false);
     unit.set("QUERIES", QUERIES).set("KEYS_TILE", KEYS).write("OUT", "float", Arg::Out(0));
@@ -242,7 +242,7 @@ fn prefill(op: &Attention, site: &OpSite, keys: &str, values: &str) -> Lowering 
     unit.part(HEADS).part(include_str!("prefill_simt.cu"));
     let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
     launches.push(unit.launch("attention/prefill_simt", grid, cost));
-    Lowering::Steps { launches, scratch: vec![] }
+    Lowering::steps(launches, vec![])
 }
 
 /// The step of `prefill_mma`, which writes no cache; none where the device has no such tensor cores or too little shared memory.

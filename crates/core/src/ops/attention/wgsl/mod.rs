@@ -95,7 +95,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     let of_write: Vec<usize> = o.of_write().collect();
     let pick = |of: &[usize]| of.iter().map(|&i| site.ins[i].clone()).collect::<Vec<Sig>>();
     let write_site = OpSite { ins: pick(&of_write), outs: site.outs[1..].to_vec(), ..site.clone() };
-    let Lowering::Steps { mut launches, scratch } = write.wgsl(&write_site) else {
+    let Lowering::Steps { mut launches, scratch, .. } = write.wgsl(&write_site) else {
         return Lowering::Gap("the cache write in front of attention has no kernel");
     };
     let renamed = |args: &mut [Arg], ins: &[usize], outs: usize| {
@@ -114,7 +114,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     let mut launch = one(&rest, &rest_site, 0, form).0;
     renamed(&mut launch.args, &of_rest, 0);
     launches.push(launch);
-    Lowering::Steps { launches, scratch }
+    Lowering::steps(launches, scratch)
 }
 
 /// A step that is a lowering by itself.
@@ -122,7 +122,7 @@ struct One(Launch);
 
 impl One {
     fn into_lowering(self) -> Lowering {
-        Lowering::Steps { launches: vec![self.0], scratch: vec![] }
+        Lowering::steps(vec![self.0], vec![])
     }
 }
 

@@ -67,7 +67,7 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
     }
     let (rest_cost, norm) = norm_launch(op, site);
     let first = unit.launch(KernelId::new("delta_net", "columns").variants(form), grid, rest_cost);
-    Lowering::Steps { launches: vec![first, norm], scratch: vec![] }
+    Lowering::steps(vec![first, norm], vec![])
 }
 
 /// The cost of the op without its norm, and the launch of the norm. The rule then reads no norm weight and no gate; the norm
@@ -195,7 +195,7 @@ fn chunks(op: &DeltaNet, site: &OpSite, form: &'static str) -> Option<Lowering> 
     unit.part(TENSOR).part(CONV).part(include_str!("chunked.cu"));
     let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
     let second = unit.launch(KernelId::new("delta_net", "chunks").variants(form), grid, rest_cost);
-    Some(Lowering::Steps { launches: [first, second].into_iter().chain(norm).collect(), scratch })
+    Some(Lowering::steps([first, second].into_iter().chain(norm).collect(), scratch))
 }
 
 fn set_norm(unit: &mut Unit, op: &DeltaNet, at: usize) {

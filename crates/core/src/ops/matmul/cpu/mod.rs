@@ -154,10 +154,7 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     if site.bucket.is_small() || !needs_rows {
         let code: CpuKernel = Arc::new(move |c, s| kernel.small(c, s));
         let name = id("gemv_multi").quantizing(q8).variant(form);
-        return Lowering::Steps {
-            launches: vec![launch(name, operands.collect(), tiles.into(), cost, code)],
-            scratch: vec![],
-        };
+        return Lowering::steps(vec![launch(name, operands.collect(), tiles.into(), cost, code)], vec![]);
     }
     let q8_bytes = if q8 { rows.clone() * q8_row_bytes(k) } else { Expr::Const(0) };
     let f32_bytes = if op.norm.is_some() && float { rows.clone() * (4 * k) } else { Expr::Const(0) };
@@ -177,8 +174,8 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     let args: Vec<Arg> = operands.chain([Arg::Scratch(0), Arg::Scratch(1)]).collect();
     let first = kernel.clone();
     let prologue_id = id(if q8 { "quantize" } else { "rows" }).quantizing(q8);
-    Lowering::Steps {
-        launches: vec![
+    Lowering::steps(
+        vec![
             launch(prologue_id, args.clone(), rows, prologue, Arc::new(move |c, s| first.prologue_launch(c, s))),
             launch(
                 KernelId::new("matmul", "gemm").variant(form),
@@ -189,7 +186,7 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
             ),
         ],
         scratch,
-    }
+    )
 }
 
 impl Kernel {

@@ -35,9 +35,7 @@ impl Cuda<'_> {
         let mut unit = self.unit(256);
         unit.read("X_IN", "float", Arg::In(0));
         unit.read("ROUNDED", "float", Arg::Scratch(0)).read("NORMED", "float", Arg::Scratch(1));
-        if !self.set_operands(&mut unit) {
-            return None;
-        }
+        self.set_operands(&mut unit);
         let (mut outputs, mut tiles) = (String::new(), 0);
         for (o, out) in site.outs.iter().enumerate() {
             let (n, begin) = (out.width, tiles);
@@ -71,6 +69,6 @@ impl Cuda<'_> {
             grid,
             Cost::of(read, cost.written, cost.flops),
         ));
-        Some(Lowering::Steps { launches, scratch })
+        Some(Lowering::steps(launches, scratch))
     }
 }

@@ -6,26 +6,18 @@ use super::*;
 const TILE: usize = 16;
 /// Tokens of a tile.
 const EIGHT: usize = 8;
-/// Shared-memory stages of a warp's ring: one k-tile is in use while the others are in flight.
-const RING: usize = 3;
-/// Thread blocks that are resident on an SM.
-const RESIDENT: usize = 2;
 
 impl Cuda<'_> {
-    /// The lowering; none if a weight is not multiplied in int8, or its rows have an odd number of scales.
+    /// The lowering; none if partial sums and the ring of stages do not fit shared memory.
     pub(super) fn gemm_int8_mma(&self) -> Option<Lowering> {
         let k = self.k();
-        let fits = |p: &Product| p.int8 && p.planes.is_some_and(|s| (k / s.group).is_multiple_of(2));
-        if !k.is_multiple_of(32) || !self.products.iter().all(fits) {
-            return None;
-        }
         let bits = |n| self.products.iter().any(|p| p.planes.is_some_and(|s| s.bits == n));
         let (q, eo) = (bits(8), bits(4));
         let bytes = |is: bool, n: usize| Expr::from(if is { EIGHT * n } else { 0 });
         let scratch = vec![bytes(q, k), bytes(eo, k), bytes(true, k / 32 * 4 * self.meta_words())];
         let made = scratch.iter().cloned().fold(Expr::Const(0), |a, b| a + b);
         let launches = vec![self.quantize([q, eo], made.clone()), self.products_of_quants([q, eo], made)?];
-        Some(Lowering::Steps { launches, scratch })
+        Some(Lowering::steps(launches, scratch))
     }
 
     /// Words of `META` for each block of 32 and token: two more if a weight has groups of 16.
@@ -57,15 +49,13 @@ impl Cuda<'_> {
 
     fn products_of_quants(&self, [q, eo]: [bool; 2], made: Expr) -> Option<Launch> {
         let (op, site, k) = (self.op, self.site, self.k());
-        self.places()?;
+        let (ring_stages, resident) = tune::of(caps(site)).int8_mma;
         let row_bytes = |p: &Product| p.planes.map_or(0, |s| k / 8 * s.bits);
         let k_warps = self.products.iter().map(|p| row_bytes(p).div_ceil(128)).max()?.min(8);
         let mut unit = self.unit(k_warps * 32);
         unit.read("Q", "u32", Arg::Scratch(0)).read("EO", "u32", Arg::Scratch(1));
         unit.read("META", "float", Arg::Scratch(2));
-        if !self.set_operands(&mut unit) {
-            return None;
-        }
+        self.set_operands(&mut unit);
         // Outputs that have equally many products, all of one format, are one grouped problem.
         let form = |o: usize| {
             let used = op.products_of(&op.outputs[o]);
@@ -74,7 +64,6 @@ impl Cuda<'_> {
         };
         let mut problems: Vec<Vec<usize>> = vec![];
         for o in 0..op.outputs.len() {
-            form(o)?;
             match problems.iter_mut().find(|b| form(b[0]) == form(o)) {
                 Some(problem) => problem.push(o),
                 None => problems.push(vec![o]),
@@ -82,14 +71,15 @@ impl Cuda<'_> {
         }
         // A tile is 16 rows of each product of an output.
         let tiles = |problem: &[usize]| problem.iter().map(|&o| site.outs[o].width.div_ceil(TILE)).sum::<usize>();
-        let groups = problems.iter().map(|b| tiles(b)).max()?.min(caps(site).sms as usize * RESIDENT);
+        let groups = problems.iter().map(|b| tiles(b)).max()?.min(caps(site).sms as usize * resident);
         let (mut run, mut most_warp_tiles, mut ring) = (String::new(), 0, 0);
         for (b, problem) in problems.iter().enumerate() {
             let used = op.products_of(&op.outputs[problem[0]]);
             let warp_tiles = used.len();
             let planes = self.products[used[0]].planes?;
             let scales = 32 / planes.bits * 32 / planes.group * (1 + planes.has_min as usize);
-            (most_warp_tiles, ring) = (most_warp_tiles.max(warp_tiles), ring.max(RING * (16 * 144 + 16 * scales * 2)));
+            (most_warp_tiles, ring) =
+                (most_warp_tiles.max(warp_tiles), ring.max(ring_stages * (16 * 144 + 16 * scales * 2)));
             run += &format!(
                 "typedef decltype(W{}) T{b};\nauto find{b} = [&](u32 i, u32 s, u32& row0, u32& n) {{\n",
                 used[0]
@@ -136,7 +126,7 @@ impl Cuda<'_> {
             return None;
         }
         unit.set("K_WARPS", k_warps)
-            .set("RING", RING)
+            .set("RING", ring_stages)
             .set("GRID_BLOCKS", groups)
             .set("PARTIAL_BYTES", partial_bytes)
             .set("RING_BYTES", ring);
@@ -145,7 +135,9 @@ impl Cuda<'_> {
         unit.part(WEIGHTS);
         unit.part(&include_str!("gemm_int8_mma.cu").replace("INT8_MMA_RUN", &run));
         let cost = op.cost(site);
+        let id = KernelId::new("matmul", "gemm_int8_mma");
+        let id = id.tuned("k_warps", k_warps).tuned("stages", ring_stages).tuned("blocks", groups);
         let read = site.ins[op.first_weight()..].iter().fold(made, |a, s| a + s.bytes());
-        Some(unit.launch("matmul/gemm_int8_mma", groups.into(), Cost::of(read, cost.written, cost.flops)))
+        Some(unit.launch(id, groups.into(), Cost::of(read, cost.written, cost.flops)))
     }
 }

@@ -2,77 +2,17 @@
 
 use super::*;
 
-/// Most warps of a block, where rows are few and where they are many.
-const WARPS: (usize, usize) = (28, 16);
-/// Up to so many rows for each SM, the loads of all rows can be in flight at once.
-const FEW: usize = 16;
-/// Bytes of a block's weights up to which the rows beyond those in registers are prefetched to L2.
-const FETCHED: usize = 100 * 1024;
-
-/// Launch shape: K warps along a row, warp groups, rows in flight for each group, thread blocks.
-struct GemvCut {
-    k_warps: usize,
-    warp_groups: usize,
-    depth: usize,
-    groups: usize,
-}
-
 impl Cuda<'_> {
     /// Chunks of 16 bytes in a row of a product's weight.
-    fn chunks(&self, p: &Product) -> usize {
+    pub(super) fn chunks(&self, p: &Product) -> usize {
         p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits) / 16
-    }
-
-    /// The launch shape; none if the activations do not fit the registers of the threads.
-    fn gemv_cut(&self, units: usize) -> Option<GemvCut> {
-        let (k, sms) = (self.k(), caps(self.site).sms as usize);
-        let fits = |p: &Product| {
-            let most = if p.int8 { 2 } else { 4 };
-            k.is_multiple_of(32) && (p.int8 || p.planes.is_none()) && self.chunks(p) <= 32 * WARPS.1 * most
-        };
-        if !self.products.iter().all(fits) {
-            return None;
-        }
-        let rows = (units * self.products.len() / self.site.outs.len()).div_ceil(units.min(sms));
-        // One chunk of activations a thread is fastest. With many rows, floats and 8-bit quants have two: fewer K warps share a
-        // row, and fewer partial sums are reduced.
-        let wish = |p: &Product| {
-            let each = if rows > FEW && p.planes.is_none_or(|s| s.bits == 8) { 2 } else { 1 };
-            self.chunks(p).div_ceil(32 * each)
-        };
-        let k_warps = self.products.iter().map(wish).max()?.min(if rows > FEW { WARPS.1 } else { WARPS.0 });
-        let floats = self.products.iter().all(|p| !p.int8);
-        let power = |most: usize, n: usize| [8, 4, 2].into_iter().find(|&d| d <= most && d <= n).unwrap_or(1);
-        if rows <= FEW {
-            let passes = rows.div_ceil((WARPS.0 / k_warps).max(1));
-            return Some(GemvCut {
-                k_warps,
-                warp_groups: rows.div_ceil(passes),
-                depth: power(4, passes),
-                groups: units.min(sms),
-            });
-        }
-        if floats && k_warps <= 2 {
-            // Several small blocks an SM lose less time in barriers than one large block.
-            let (warp_groups, blocks) = if rows > 512 { (8 / k_warps, 2) } else { (4 / k_warps, 3) };
-            return Some(GemvCut { k_warps, warp_groups, depth: 8, groups: units.min(sms * blocks) });
-        }
-        let warp_groups = if k_warps > 8 && !floats { WARPS.0 / k_warps } else { (WARPS.1 / k_warps).max(1) };
-        let each = self.products.iter().map(|p| self.chunks(p).div_ceil(32 * k_warps)).max()?;
-        let most = 8 / each / if k_warps * warp_groups > WARPS.1 { 2 } else { 1 };
-        Some(GemvCut {
-            k_warps,
-            warp_groups,
-            depth: power(most, rows.div_ceil(2 * warp_groups)),
-            groups: units.min(sms),
-        })
     }
 
     /// The lowering; none if the format or the width of a weight does not suit this kernel.
     pub(super) fn gemv(&self) -> Option<Lowering> {
         let (op, site, k) = (self.op, self.site, self.k());
         let units: usize = site.outs.iter().map(|o| o.width).sum();
-        let GemvCut { k_warps, warp_groups, depth, groups } = self.gemv_cut(units)?;
+        let tune::Gemv { k_warps, warp_groups, depth, blocks: groups } = tune::gemv(self, units);
         let threads = k_warps * warp_groups * 32;
         let block_rows = units.div_ceil(groups);
         let places = self.places()?;
@@ -80,9 +20,7 @@ impl Cuda<'_> {
         let mut unit = self.unit(threads);
         unit.read("X_IN", "float", Arg::In(0));
         self.set_norm(&mut unit);
-        if !self.set_operands(&mut unit) {
-            return None;
-        }
+        self.set_operands(&mut unit);
         let any_int8 = self.products.iter().any(|p| p.int8);
         let (mut begin, mut fetches, mut norms) = (String::new(), String::new(), String::new());
         let mut run = "float twice = 0;\n".to_string();
@@ -123,7 +61,7 @@ impl Cuda<'_> {
                 "{{\n{late}{hold};\ns{s}.run(find{s}, mine{s}, count{s}, warp_group, k_warp, partials);\n}}\n"
             );
             let bytes: usize = self.products.iter().map(|p| p.row_bytes * block_rows).sum::<usize>() / site.outs.len();
-            for (n, &p) in list.iter().enumerate().filter(|_| bytes <= FETCHED) {
+            for (n, &p) in list.iter().enumerate().filter(|_| bytes <= tune::of(caps(site)).gemv_prefetch) {
                 let skip = if s == 0 && n == 0 { warp_groups * depth } else { 0 };
                 fetches += &format!(
                     "if (rows{p} > {skip}u) {{ const u32 r = from{p} - {}u; W{p}.fetch(r + {skip}u, r + rows{p}); }}\n",
@@ -157,6 +95,11 @@ impl Cuda<'_> {
             .replace("GEMV_OUTPUTS", &outputs);
         unit.part(WEIGHTS).part(&text);
         let id = KernelId::new("matmul", "gemv").norm(op.norm.is_some()).quantizing(any_int8).variant(self.form());
+        let id = id
+            .tuned("k_warps", k_warps)
+            .tuned("warp_groups", warp_groups)
+            .tuned("depth", depth)
+            .tuned("blocks", groups);
         Some(unit.lower(id, groups.into(), op.cost(site)))
     }
 

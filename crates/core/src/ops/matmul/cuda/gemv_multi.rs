@@ -2,21 +2,6 @@
 
 use super::*;
 
-/// Threads of a block of `gemv_multi`; `MORE_THREADS` for one token and a matrix with at most half as many rows as the device
-/// then has warps.
-const THREADS: usize = 512;
-const MORE_THREADS: usize = 1024;
-/// Bytes of weights that a block of `gemv_multi` prefetches to L2 before the dependency wait; those of all blocks fit L2
-/// together.
-const FETCH: usize = 160 * 1024;
-/// Launch shape of `gemv_multi`: threads of a block, rows of a unit, K warps that share a unit, loads in flight for each row.
-struct Cut {
-    threads: usize,
-    rows: usize,
-    k_warps: usize,
-    unroll: usize,
-}
-
 impl Cuda<'_> {
     /// Bytes of one token's activations in shared memory, and which forms of them the weights need: f32, int8 in order, int8
     /// with even and odd elements apart.
@@ -29,31 +14,9 @@ impl Cuda<'_> {
         (if float { 4 * k } else { 0 } + if q { k } else { 0 } + if eo { k } else { 0 } + sums, [float, q, eo])
     }
 
-    fn cut(&self) -> Cut {
-        let sms = caps(self.site).sms as usize;
-        let total: usize = self.site.outs.iter().map(|o| o.width).sum();
-        let one = self.site.bucket == RowBucket::R1;
-        let chunk = |p: &Product| p.planes.map_or(p.row_bytes, |s| self.k() / 8 * s.bits).div_ceil(16);
-        let loads = self.products.iter().map(chunk).max().unwrap_or(1).div_ceil(32);
-        let threads = if one { MORE_THREADS } else { THREADS };
-        let warps = sms * (threads / 32);
-        if total * 2 <= warps && loads > 1 {
-            // Fewer rows than warps: several warps share a row.
-            let k_warps = [8, 4, 2].into_iter().find(|&n| n <= loads && total * n <= warps).unwrap_or(2);
-            return Cut { threads, rows: 1, k_warps, unroll: loads.div_ceil(k_warps).clamp(1, 4) };
-        }
-        let warps = THREADS / 32;
-        let most = if one { loads.clamp(1, 4) } else { 1 };
-        let fits = |n: &usize| *n == 1 || total >= 2 * n * sms * warps / 3 && n * most <= 8;
-        // Rows that the busiest warp computes, where units have n rows.
-        let longest = |n: &usize| total.div_ceil(*n).div_ceil(sms).div_ceil(warps) * n;
-        let rows = [4, 2, 1].into_iter().filter(fits).min_by_key(longest).unwrap_or(1);
-        Cut { threads: THREADS, rows, k_warps: 1, unroll: most }
-    }
-
     pub(super) fn gemv_multi(&self) -> Option<Lowering> {
         let (op, site) = (self.op, self.site);
-        let Cut { threads, rows, k_warps, unroll } = self.cut();
+        let tune::GemvMulti { threads, rows, k_warps, unroll } = tune::gemv_multi(self);
         let warps = threads / 32;
         let most_products = op.outputs.iter().map(|t| op.products_of(t).len()).max().unwrap_or(1);
         let smem_bytes = if k_warps > 1 { warps * most_products * 128 } else { warps * 8 * 4 };
@@ -65,9 +28,7 @@ impl Cuda<'_> {
         let mut unit = self.unit(threads);
         unit.read("X_IN", "float", Arg::In(0));
         self.set_norm(&mut unit);
-        if !self.set_operands(&mut unit) {
-            return None;
-        }
+        self.set_operands(&mut unit);
         let (mut products, mut outputs, mut fetches) = (String::new(), String::new(), String::new());
         let mut units = 0;
         for (o, out) in site.outs.iter().enumerate() {
@@ -79,7 +40,7 @@ impl Cuda<'_> {
             products += &format!("{otherwise}if (unit < {units}u) {{\n{from};\n");
             let start = |p: usize| format!("auto b{p} = begin_rows(W{p}, row, {n}u, k_warp);\n");
             // The first loads of all products are issued together where there are enough registers to hold their chunks.
-            let together = used.len() * rows * unroll <= if threads > THREADS { 4 } else { 16 };
+            let together = used.len() * rows * unroll <= if threads > 512 { 4 } else { 16 };
             if together {
                 products.extend(used.iter().map(|&p| start(p)));
             }
@@ -97,7 +58,7 @@ impl Cuda<'_> {
                  {value}; }}\n"
             );
             let unit_bytes: usize = used.iter().map(|&p| self.products[p].row_bytes * rows).sum();
-            let limit = (FETCH / unit_bytes.max(1)).max(1);
+            let limit = (tune::of(caps(site)).multi_prefetch / unit_bytes.max(1)).max(1);
             let fetch: String = used
                 .iter()
                 .map(|p| format!("W{p}.fetch((a - {begin}u) * UNIT_ROWS, min((b - {begin}u) * UNIT_ROWS, {n}u)); "))
@@ -123,6 +84,12 @@ impl Cuda<'_> {
         let any_int8 = self.products.iter().any(|p| p.int8);
         let id =
             KernelId::new("matmul", "gemv_multi").norm(op.norm.is_some()).quantizing(any_int8).variant(self.form());
+        let id = id
+            .tuned("tokens", tokens)
+            .tuned("threads", threads)
+            .tuned("rows", rows)
+            .tuned("k_warps", k_warps)
+            .tuned("unroll", unroll);
         Some(unit.lower(id, groups.into(), op.cost(site)))
     }
 }

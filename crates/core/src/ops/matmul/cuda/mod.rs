@@ -1,25 +1,31 @@
-//! Matmul in CUDA.
+//! Matmul in CUDA. `select.rs` lists the kernels in order of preference, `tune.rs` has their sizes.
 //!
 //! - `gemv` (one row): one launch that streams the weights, with prologue and epilogue.
 //! - `gemm_int8_mma` (2 to 8 rows, int8 activations): quantization, then tensor cores.
 //! - `gemm_skinny` (9 to 64 rows of 16-bit factors, quantized weights): conversion, then tensor cores; x may come in MMA
 //!   fragment layout already, and outputs may be written in it.
 //! - `gemv_multi` (up to 8 rows, all else): one launch with prologue and epilogue, activations in shared memory.
-//! - `gemm_f16` (more rows, 16-bit factors): tensor cores, through a GEMM library or our own kernel.
+//! - `cublaslt` (more than 64 rows of 16-bit factors): a GEMM library; `gemm_f16_mma` (any rows of 16-bit factors): our own kernel
+//!   on tensor cores.
 //! - `gemm_f32_simt` (more rows, all else): the prologue row by row into scratch slots, then the products tile by tile with the
 //!   epilogue.
 
 use super::*;
 use crate::codegen::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
+use crate::select::select;
 use onetrip_ir::formats::planes;
 use onetrip_ir::formats::planes::PlaneSpec;
 
-mod gemm_f16;
+mod gemm_f16_mma;
 mod gemm_f32_simt;
 mod gemm_int8_mma;
+mod gemm_library;
 mod gemm_skinny;
 mod gemv;
 mod gemv_multi;
+mod half;
+pub(super) mod select;
+mod tune;
 
 /// One product as a kernel reads it.
 struct Product {
@@ -42,44 +48,15 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
             Product { int8: meets_int8(sig, site.compute), planes, row_bytes }
         })
         .collect();
-    let lowering = Cuda { op, site, products };
-    if site.bucket == RowBucket::R9To64
-        && let Some(half) = lowering.half()
-        && let Some(answer) = lowering.gemm_skinny(half)
-    {
-        return answer;
-    }
-    if site.ins.iter().chain(&site.outs).any(Sig::is_mma_fragment) {
-        return Lowering::Gap(
-            "values in MMA fragment layout have a CUDA kernel for 9 to 64 rows of quantized weights only",
-        );
-    }
-    if site.bucket == RowBucket::R1
-        && let Some(answer) = lowering.gemv()
-    {
-        return answer;
-    }
-    if site.bucket == RowBucket::R2To8
-        && let Some(answer) = lowering.gemm_int8_mma()
-    {
-        return answer;
-    }
-    if site.bucket.is_small()
-        && let Some(answer) = lowering.gemv_multi()
-    {
-        return answer;
-    }
-    if let Some(answer) = lowering.gemm_f16() {
-        return answer;
-    }
-    lowering.gemm_f32_simt().unwrap_or(Lowering::Gap("a weight of this type and layout has no CUDA kernel"))
+    let site = Cuda { op, site, products };
+    Lowering::selected(select(Cuda::CANDIDATES, site.site.bucket, &site))
 }
 
 /// The 16-bit type in which x may come in MMA fragment layout: the one that it would be converted to.
 pub(super) fn accepts_fragment_layout(op: &Matmul, site: &OpSite) -> Option<DType> {
     let half = site.rounding(&site.ins[op.first_weight()]);
     let mut given = site.clone();
-    given.ins[0] = site.ins[0].as_mma_fragment(gemm_f16::dtype(half));
+    given.ins[0] = site.ins[0].as_mma_fragment(half::dtype(half));
     (half.is_half() && lower(op, &given).is_there()).then_some(given.ins[0].dtype)
 }
 
@@ -146,6 +123,11 @@ impl Cuda<'_> {
         }
     }
 
+    /// Whether the activations of a row fit the registers of a block of `gemv`.
+    fn rows_fit_registers(&self) -> bool {
+        tune::rows_fit_registers(self)
+    }
+
     /// A kernel unit with the batch, the number of rows and the constant `K`.
     fn unit(&self, threads: usize) -> Unit {
         let mut unit = Unit::new(threads as u32);
@@ -161,13 +143,11 @@ impl Cuda<'_> {
         };
     }
 
-    /// Reads weights and operands and writes outputs; false where a weight has no kernel.
-    fn set_operands(&self, unit: &mut Unit) -> bool {
+    /// Reads weights and operands and writes outputs. Every weight has a type in `weights.cuh`: a candidate needs that.
+    fn set_operands(&self, unit: &mut Unit) {
         let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
         for (p, sig) in self.site.ins[w0..o0].iter().enumerate() {
-            if !unit.weight(&format!("W{p}"), Arg::In(w0 + p), sig, self.products[p].int8) {
-                return false;
-            }
+            unit.weight(&format!("W{p}"), Arg::In(w0 + p), sig, self.products[p].int8);
         }
         for i in o0..self.site.ins.len() {
             unit.read(&format!("OPERAND{}", i - w0), "float", Arg::In(i));
@@ -175,7 +155,6 @@ impl Cuda<'_> {
         for o in 0..self.site.outs.len() {
             unit.write(&format!("OUT{o}"), "float", Arg::Out(o));
         }
-        true
     }
 
     /// The expression for element (`t`, `row`) of an output; `product` gives the expression of a product by its place in the

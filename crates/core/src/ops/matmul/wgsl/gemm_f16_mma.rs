@@ -101,7 +101,7 @@ impl Plan<'_> {
         let padded = Expr::CeilDiv(Box::new(self.rows()), cut.tile_rows() as u64) * cut.tile_rows() * (2 * self.k);
         let halves = Arg::Scratch(0);
         let launches = vec![self.prologue(None, None, Some(halves)), self.mma_launch(cut, halves)];
-        Lowering::Steps { launches, scratch: vec![padded] }
+        Lowering::steps(launches, vec![padded])
     }
 
     fn mma_launch(&self, cut: Cut, halves: Arg) -> Launch {

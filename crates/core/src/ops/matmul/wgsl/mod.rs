@@ -206,7 +206,7 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
         launches.push(p.prologue(rounded, normed, None));
     }
     launches.push(if small { p.gemv(rounded, quants && staged) } else { p.gemm_f32_simt(rounded, normed) });
-    Lowering::Steps { launches, scratch }
+    Lowering::steps(launches, scratch)
 }
 
 /// The slices of all outputs. `starts[p]` is the index of product p's first weight (shard). None if the weights of one output

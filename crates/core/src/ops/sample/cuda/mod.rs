@@ -27,5 +27,5 @@ pub(super) fn lower(op: &Sample, site: &OpSite) -> Lowering {
     }
     unit.write("OUT", "float", Arg::Out(0)).shared(seen.next_multiple_of(16)).part(include_str!("sample.cu"));
     let launch = unit.launch("sample/split_vocab", rows.clone() * splits, op.cost(site));
-    Lowering::Steps { launches: vec![launch], scratch }
+    Lowering::steps(vec![launch], scratch)
 }

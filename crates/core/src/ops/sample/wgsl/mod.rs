@@ -33,5 +33,5 @@ pub(super) fn lower(op: &Sample, site: &OpSite) -> Lowering {
     }
     let launch = w.text(include_str!("sample.wgsl")).launch(rows.clone() * slices, op.cost(site));
     // The scratch slot holds the logits after the repeat penalty.
-    Lowering::Steps { launches: vec![launch], scratch: vec![rows.clone() * (vocabulary * 4)] }
+    Lowering::steps(vec![launch], vec![rows.clone() * (vocabulary * 4)])
 }
