@@ -12,6 +12,7 @@ use onetrip_ir::tensor::{ShapeError, Sig};
 
 use crate::lowering::{Lowering, OpSite};
 use crate::reference::{Parts, RefCall};
+use crate::select::Described;
 
 pub mod attention;
 pub mod cache_write;
@@ -217,6 +218,12 @@ impl Op {
         wanted.outs[output] = site.outs[output].as_mma_fragment(dtype);
         self.lower(&wanted).is_there()
     }
+}
+
+/// The candidates of every op that has more than one kernel in a kernel language, with the reasons for which each may be
+/// rejected.
+pub fn candidates() -> Vec<Described> {
+    [matmul::candidates(), attention::candidates(), delta_net::candidates()].concat()
 }
 
 /// Checks the number of inputs of an op.

@@ -55,13 +55,22 @@ pub struct Candidate<'a, S, T> {
     pub otherwise: Option<&'static str>,
 }
 
+/// A language in which kernels are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Language {
+    /// CUDA C++.
+    Cuda,
+    /// WGSL.
+    Wgsl,
+}
+
 /// A candidate's name and all reasons for which it may be rejected, apart from the number of rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Described {
     /// The op.
     pub op: &'static str,
-    /// The kernel language: `cuda` or `wgsl`.
-    pub language: &'static str,
+    /// The kernel language.
+    pub language: Language,
     /// The candidate.
     pub kernel: &'static str,
     /// Its reasons.
@@ -97,7 +106,7 @@ pub fn select<S, T>(
 }
 
 /// The candidates of an op in a kernel language, described.
-pub fn describe<S, T>(op: &'static str, language: &'static str, candidates: &[Candidate<S, T>]) -> Vec<Described> {
+pub fn describe<S, T>(op: &'static str, language: Language, candidates: &[Candidate<S, T>]) -> Vec<Described> {
     let reasons = |c: &Candidate<S, T>| c.needs.iter().map(|n| n.otherwise).chain(c.otherwise).collect();
     candidates.iter().map(|c| Described { op, language, kernel: c.kernel, reasons: reasons(c) }).collect()
 }

@@ -25,6 +25,7 @@ pub mod random;
 pub mod reference;
 pub mod rules;
 pub mod run_loop;
+pub mod selection;
 mod setup;
 pub mod shape;
 pub mod small;
@@ -48,6 +49,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(plans::tests());
     tests.extend(docs::tests());
     tests.extend(kernels::tests());
+    tests.extend(selection::tests());
     tests.extend(counts::tests());
     tests.extend(predictions::tests());
     tests.extend(reference::tests());

@@ -3,7 +3,8 @@
 //! JSON: `model, device, step, dispatches, ledger, rules, refused`, and
 //! - `hardware`: `{name, device, date}` of the profile that predicts, or null;
 //! - `predicted`: `{tick_us, rows_us, submit_us, host_us}`, or null; each of `dispatches` has `predicted_us` and
-//!   `assumed` (no kernel exists: priced from the op's cost);
+//!   `assumed` (no kernel exists: priced from the op's cost), `tuning` (sizes that its kernel was built with, by name) and
+//!   `rejected` (the faster kernels that were considered first, as `{kernel, reason}`); with `--why N`, `dispatches` has that one alone;
 //! - `ladder`, with `--ladder`: a list of `{rule, because, fired, refused, dispatches, bytes, predicted_us, saved}`, the
 //!   first without any rule;
 //! - `what_if`, with `--what-if`: of rules `{rules, now, gain_us}`; of a merge `{merge, names, launches_saved,
@@ -40,6 +41,9 @@ pub struct ExplainArgs {
     /// Another set of rules beside the plan's, or one kernel for two rows: `merge:17,18`
     #[arg(long, value_parser = WhatIf::parse, value_name = "RULES|merge:A,B")]
     what_if: Option<WhatIf>,
+    /// Why dispatch N runs its kernel: the faster kernels that were considered first, and why each was not taken
+    #[arg(long, value_name = "N", conflicts_with_all = ["ladder", "what_if"])]
+    why: Option<usize>,
     /// For a device without kernels: refuse no rule, and price what is not written from its cost
     #[arg(long)]
     assume: bool,
@@ -54,6 +58,14 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     let pricer = hardware.pricer(&args.model);
     let plan = model.plan(step, &args.model.fuse(), args.assume)?;
     step.note(plan.ctx.target);
+    if let Some(n) = args.why {
+        let last = plan.dispatches.len().saturating_sub(1);
+        let found = plan.dispatches.get(n);
+        let d = found.ok_or_else(|| Fail::Input(format!("--why {n}: the plan has dispatches 0 to {last}")))?;
+        if !out.json {
+            return out.text(&why_text(n, d));
+        }
+    }
     let has_gaps = plan.gaps().next().is_some();
     // Where kernels are missing there is a prediction only if they are assumed.
     let pricer = pricer.as_ref().filter(|_| args.assume || !has_gaps);
@@ -74,9 +86,13 @@ pub fn main(args: ExplainArgs, out: &Out) -> Result<(), Fail> {
     if out.json {
         let refused = plan.refused.iter().map(|r| json!({ "rule": r.rule, "at": r.at, "why": r.why }));
         let fired = plan.fired.iter().map(|(rule, n)| json!({ "rule": rule, "fired": n }));
+        let mut listed_dispatches = dispatches(&plan, step.bind(), tick.as_ref(), args.assume);
+        if let Some(n) = args.why {
+            listed_dispatches = vec![listed_dispatches.swap_remove(n)];
+        }
         let mut all = json!({
             "model": name, "device": device, "step": step.json(),
-            "dispatches": dispatches(&plan, step.bind(), tick.as_ref(), args.assume), "ledger": ledger,
+            "dispatches": listed_dispatches, "ledger": ledger,
             "rules": fired.collect::<Vec<_>>(), "refused": refused.collect::<Vec<_>>(),
             "hardware": hardware.json(), "predicted": tick.as_ref().map(tick_json),
         });
@@ -154,6 +170,36 @@ fn with_prediction(table: &str, plan: &Plan, tick: Option<&Tick>, assume: bool) 
     out
 }
 
+/// The kernels that were considered before a dispatch's own, for JSON.
+fn rejected(d: &Dispatch) -> Vec<Value> {
+    d.rejected.iter().map(|r| json!({ "kernel": r.kernel, "reason": r.reason })).collect()
+}
+
+/// The sizes with which a dispatch's kernel was built, for JSON.
+fn tuning(d: &Dispatch) -> Value {
+    let sizes = d.kernel.iter().flat_map(|k| &k.tuning);
+    Value::Object(sizes.map(|(name, value)| (name.to_string(), json!(value))).collect())
+}
+
+/// The answer of `--why`.
+fn why_text(n: usize, d: &Dispatch) -> String {
+    let mut text = match d.gap {
+        Some(gap) => format!("dispatch {n}, {}, has no kernel on {}: {gap}\n", d.name, d.device),
+        None => format!("dispatch {n}, {}, runs {} on {}\n", d.name, d.kernel_name(), d.device),
+    };
+    let sizes: Vec<String> = d.kernel.iter().flat_map(|k| &k.tuning).map(|(name, n)| format!("{name} {n}")).collect();
+    if !sizes.is_empty() {
+        text += &format!("  built with {}\n", sizes.join(", "));
+    }
+    for r in d.rejected.iter() {
+        text += &format!("  not {}: {}\n", r.kernel, r.reason);
+    }
+    if d.rejected.is_empty() && d.gap.is_none() {
+        text += "  no other kernel is preferred to it\n";
+    }
+    text
+}
+
 /// The dispatches of a plan, for JSON.
 fn dispatches(plan: &Plan, bind: Bind, tick: Option<&Tick>, assume: bool) -> Vec<Value> {
     let row = |(n, d): (usize, &Dispatch)| {
@@ -161,7 +207,7 @@ fn dispatches(plan: &Plan, bind: Bind, tick: Option<&Tick>, assume: bool) -> Vec
             "n": n, "name": d.name, "op": d.op, "device": d.device, "kernel": d.kernel_name(),
             "bytes_read": d.cost.read.eval(bind), "bytes_written": d.cost.written.eval(bind),
             "flops": d.cost.flops.eval(bind), "gap": d.gap,
-            "predicted_us": tick.and_then(|t| t.dispatches.get(n)), "assumed": assume && d.gap.is_some(),
+            "tuning": tuning(d), "rejected": rejected(d), "predicted_us": tick.and_then(|t| t.dispatches.get(n)), "assumed": assume && d.gap.is_some(),
         })
     };
     plan.dispatches.iter().enumerate().map(row).collect()

@@ -25,6 +25,11 @@ mod cpu;
 mod cuda;
 mod wgsl;
 
+/// The candidates of its GPU kernels.
+pub(super) fn candidates() -> Vec<Described> {
+    [cuda::select::described(), wgsl::select::described()].concat()
+}
+
 /// See the module for inputs, shapes and the formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attention {

@@ -25,6 +25,11 @@ mod cpu;
 mod cuda;
 mod wgsl;
 
+/// The candidates of its GPU kernels.
+pub(super) fn candidates() -> Vec<Described> {
+    cuda::select::described()
+}
+
 /// Where q, k and v come from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Front {

@@ -20,6 +20,11 @@ mod cpu;
 mod cuda;
 mod wgsl;
 
+/// The candidates of its GPU kernels.
+pub(super) fn candidates() -> Vec<Described> {
+    [cuda::select::described(), wgsl::select::described()].concat()
+}
+
 /// Activations times weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Matmul {

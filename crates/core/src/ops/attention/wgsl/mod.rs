@@ -13,9 +13,12 @@ use super::*;
 use crate::codegen::wgsl::{Wgsl, caps, lanes};
 use crate::ops::cache_write::wgsl::{cache, gap, step_kv};
 use crate::ops::rope::wgsl::head;
+use crate::select::select;
 use onetrip_ir::device::ZEROED_WORKSPACE_WORDS;
+use onetrip_ir::plan::Rejected;
 
 mod prefill_mma;
+pub(super) mod select;
 
 /// Threads of a workgroup of `decode_no_subgroups`.
 const WG: u32 = 128;
@@ -36,17 +39,34 @@ const SPLIT_ALL: usize = 128;
 const EIGHTS: usize = 4;
 const EIGHTS_SMALL: usize = 2;
 
+/// A site of attention, beside so many bytes of workgroup memory that are not the kernel's own.
+struct AttentionSite<'a> {
+    op: &'a Attention,
+    site: &'a OpSite,
+    others: usize,
+}
+
+impl AttentionSite<'_> {
+    fn fits(&self, bytes: usize) -> bool {
+        self.others + bytes + 4 * (2 * self.op.dim + 64) <= caps(self.site.target).workgroup_bytes as usize
+    }
+
+    /// The kernel for the site, with the rejections of those before it.
+    fn select(&self) -> Result<(Form, Vec<Rejected>), &'static str> {
+        select(AttentionSite::CANDIDATES, self.site.bucket, self)
+    }
+}
+
 impl Form {
-    /// The form for a site beside `others` bytes of workgroup memory; none where nothing fits.
-    fn new(op: &Attention, site: &OpSite, others: usize) -> Option<Form> {
-        let (dim, caps) = (op.dim, &caps(site.target));
-        if let Some(cut) = prefill_mma::Cut::new(op, site) {
-            return Some(Form::PrefillMma(cut));
-        }
-        let fits = |bytes: usize| others + bytes + 4 * (2 * dim + 64) <= caps.workgroup_bytes as usize;
-        let Some(lanes) = lanes(caps).filter(|_| dim.is_multiple_of(8)) else {
-            return fits(4 * (6 * WG as usize)).then_some(Form::NoSubgroups);
-        };
+    /// `decode_no_subgroups`; none if it does not fit beside what else is in workgroup memory.
+    fn no_subgroups(s: &AttentionSite) -> Option<Form> {
+        s.fits(4 * (6 * WG as usize)).then_some(Form::NoSubgroups)
+    }
+
+    /// `decode_split_kv` with as many threads and heads as fit beside what else is in workgroup memory.
+    fn split_kv(s: &AttentionSite) -> Option<Form> {
+        let (op, site, dim, caps) = (s.op, s.site, s.op.dim, &caps(s.site.target));
+        let lanes = lanes(caps)?;
         // The most lanes that divide a key's eights evenly.
         let lanes_per_key = (1 << (dim / 8).trailing_zeros()).min(lanes);
         let group = op.heads / op.kv_heads;
@@ -64,7 +84,7 @@ impl Form {
             let parts = |w: u32| together * (4 * dim + (w / lanes) as usize * (4 * dim + 8) + 8 * splits + 4);
             let sizes = [256, 128, 64].into_iter().filter(|w| *w <= caps.invocations);
             // Half as many threads rather than half as many heads, as long as a few subgroups are left.
-            if let Some(workgroup) = sizes.filter(|w| w / lanes >= 2).find(|&w| fits(parts(w))) {
+            if let Some(workgroup) = sizes.filter(|w| w / lanes >= 2).find(|&w| s.fits(parts(w))) {
                 return Some(Form::SplitKv { workgroup, lanes_per_key, splits, together });
             }
         }
@@ -84,12 +104,14 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     let bytes = |s: &Sig| s.dtype.row_bytes(op.dim).unwrap_or(0).next_multiple_of(4);
     // This step's K/V, and two vectors to encode.
     let step_bytes = rows * (bytes(&site.ins[o.states]) + bytes(&site.ins[o.states + 1])) + 4 * (3 * op.dim);
-    let Some(form) = Form::new(op, site, 0) else {
-        return Lowering::Gap("heads of this size do not fit workgroup memory");
+    let (form, rejected) = match (AttentionSite { op, site, others: 0 }).select() {
+        Ok(chosen) => chosen,
+        Err(why) => return Lowering::Gap(why),
     };
-    let Some(write) = &op.write else { return one(op, site, 0, form).into_lowering() };
-    if let Some(form) = Form::new(op, site, step_bytes).filter(|_| site.bucket.is_small()) {
-        return one(op, site, rows, form).into_lowering();
+    let Some(write) = &op.write else { return one(op, site, 0, form).into_lowering(rejected) };
+    let beside_step = AttentionSite { op, site, others: step_bytes };
+    if let Some((form, rejected)) = beside_step.select().ok().filter(|_| site.bucket.is_small()) {
+        return one(op, site, rows, form).into_lowering(rejected);
     }
     // Two launches: the write, then attention that reads what was written.
     let of_write: Vec<usize> = o.of_write().collect();
@@ -114,15 +136,15 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     let mut launch = one(&rest, &rest_site, 0, form).0;
     renamed(&mut launch.args, &of_rest, 0);
     launches.push(launch);
-    Lowering::steps(launches, scratch)
+    Lowering::Steps { launches, scratch, rejected }
 }
 
 /// A step that is a lowering by itself.
 struct One(Launch);
 
 impl One {
-    fn into_lowering(self) -> Lowering {
-        Lowering::steps(vec![self.0], vec![])
+    fn into_lowering(self, rejected: Vec<Rejected>) -> Lowering {
+        Lowering::Steps { launches: vec![self.0], scratch: vec![], rejected }
     }
 }
 

@@ -22,24 +22,16 @@ pub(super) struct Cut {
 }
 
 impl Cut {
-    /// The cut for a site; none where the adapter has no cooperative matrices, or there are few rows, or the caches are
-    /// not of f16, or heads do not divide in matrices or are so large that a subgroup has no registers for them.
+    /// The cut for a site; none if it does not fit workgroup memory, or a workgroup has too many threads.
     pub(super) fn new(op: &Attention, site: &OpSite) -> Option<Cut> {
         let caps = caps(site.target);
+        let (_, most) = caps.subgroups?;
         let side = caps.coop as usize;
-        let (least, most) = caps.subgroups.filter(|_| caps.f16 && side > 0)?;
-        let halves = |sig: &Sig| sig.dtype == DType::F16;
-        let is_ours = site.bucket >= RowBucket::R9To64
-            && site.ins[op.operands().states..].iter().all(halves)
-            && op.dim.is_multiple_of(16)
-            && op.dim <= 128
-            // Apple's adapters name a range of sizes; those with matrices have 32.
-            && (least == most || side == 8);
         let lanes = if side == 8 { most.min(32) } else { most } as usize;
         let cut = Cut { side, lanes, is_wide: side > 8 };
         let bytes = cut.bytes(op.dim) + 4 * op.dim + 256;
         let fits = bytes <= caps.workgroup_bytes as usize && cut.threads() <= caps.invocations as usize;
-        (is_ours && fits).then_some(cut)
+        fits.then_some(cut)
     }
 
     pub(super) fn threads(&self) -> usize {

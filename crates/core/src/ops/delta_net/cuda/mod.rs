@@ -4,6 +4,9 @@
 
 use super::*;
 use crate::codegen::cuda::{CONV, TENSOR, Unit, caps, groups};
+use crate::select::select;
+
+pub(super) mod select;
 
 /// Columns of the state per block.
 const COLUMNS: usize = 32;
@@ -29,11 +32,29 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
         (false, Some(_)) => "norm",
         (true, Some(_)) => "conv+norm",
     };
-    if site.bucket == RowBucket::Large
-        && let Some(lowering) = chunks(op, site, form)
-    {
-        return lowering;
-    }
+    let site = Cuda { op, site, form };
+    Lowering::selected(select(Cuda::CANDIDATES, site.site.bucket, &site))
+}
+
+/// A site of the op, as its kernels see it; `form` is what is fused into it, for the kernel's name.
+struct Cuda<'a> {
+    op: &'a DeltaNet,
+    site: &'a OpSite,
+    form: &'static str,
+}
+
+/// Bytes of shared memory of the two launches of `chunked`: of the second, by the chunks that are buffered.
+fn chunked_shared(op: &DeltaNet) -> (usize, impl Fn(usize) -> usize) {
+    let (row_stride, own, k_dim) = (op.k_dim + 4, op.v_heads / op.k_heads, op.k_dim);
+    let second = move |buffers: usize| {
+        4 * ((buffers + 1) * CHUNK * row_stride + 2 * CHUNK * (CHUNK + 4) + COLUMNS * (k_dim + 4 * CHUNK) + CHUNK)
+    };
+    (4 * (2 * CHUNK * row_stride + CHUNK * (CHUNK + 4) + 2 * own * CHUNK), second)
+}
+
+/// Token by token.
+fn recurrent(Cuda { op, site, form }: &Cuda) -> Lowering {
+    let (o, has_conv) = (op.operands(), matches!(op.front, Front::Conv { .. }));
     let finish = op.norm.is_some() && site.bucket.is_small();
     let tokens = if site.bucket.is_small() { 8 } else { 16 };
     let mut unit = Unit::new(128);
@@ -117,20 +138,10 @@ fn set_state(unit: &mut Unit, op: &DeltaNet, site: &OpSite) {
     };
 }
 
-/// The lowering of many rows in chunks. It is `None` where heads do not fit the kernel's tiles or its shared memory, or the
-/// device is older than sm_80.
-fn chunks(op: &DeltaNet, site: &OpSite, form: &'static str) -> Option<Lowering> {
+/// Many rows in chunks.
+fn chunked(Cuda { op, site, form }: &Cuda) -> Lowering {
     let (o, has_conv) = (op.operands(), matches!(op.front, Front::Conv { .. }));
-    let (row_stride, own) = (op.k_dim + 4, op.v_heads / op.k_heads);
-    let first_shared = 4 * (2 * CHUNK * row_stride + CHUNK * (CHUNK + 4) + 2 * own * CHUNK);
-    let shared = |buffers: usize| {
-        4 * ((buffers + 1) * CHUNK * row_stride + 2 * CHUNK * (CHUNK + 4) + COLUMNS * (op.k_dim + 4 * CHUNK) + CHUNK)
-    };
-    let shared_bytes = caps(site).shared as usize;
-    let fits = op.k_dim.is_multiple_of(4) && op.k_dim <= 128 && shared(1).max(first_shared) <= shared_bytes;
-    if caps(site).sm < 80 || !fits {
-        return None;
-    }
+    let ((first_shared, shared), shared_bytes) = (chunked_shared(op), caps(site).shared as usize);
     // An upper bound of the chunks of all sequences: the last chunk of each may be partial.
     let count = Expr::CeilDiv(Box::new(Expr::T), CHUNK as u64) + Expr::S;
     let square = count.clone() * (4 * op.v_heads * CHUNK * CHUNK);
@@ -195,7 +206,7 @@ fn chunks(op: &DeltaNet, site: &OpSite, form: &'static str) -> Option<Lowering> 
     unit.part(TENSOR).part(CONV).part(include_str!("chunked.cu"));
     let grid = Expr::S * (op.v_heads * op.v_dim.div_ceil(COLUMNS));
     let second = unit.launch(KernelId::new("delta_net", "chunks").variants(form), grid, rest_cost);
-    Some(Lowering::steps([first, second].into_iter().chain(norm).collect(), scratch))
+    Lowering::steps([first, second].into_iter().chain(norm).collect(), scratch)
 }
 
 fn set_norm(unit: &mut Unit, op: &DeltaNet, at: usize) {

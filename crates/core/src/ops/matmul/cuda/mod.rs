@@ -11,7 +11,7 @@
 //!   epilogue.
 
 use super::*;
-use crate::codegen::cuda::{Unit, WEIGHTS, caps, meets_int8, tree};
+use crate::codegen::cuda::{Unit, WEIGHTS, caps, has_weight_type, meets_int8, tree};
 use crate::select::select;
 use onetrip_ir::formats::planes;
 use onetrip_ir::formats::planes::PlaneSpec;
@@ -48,8 +48,14 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
             Product { int8: meets_int8(sig, site.compute), planes, row_bytes }
         })
         .collect();
+    if !site.ins[w0..o0].iter().all(has_weight_type) {
+        return Lowering::Gap("a weight of this type and layout has no CUDA kernel");
+    }
+    // Only the first candidate reads or writes MMA fragment layout.
+    let has_fragment = site.ins.iter().chain(&site.outs).any(Sig::is_mma_fragment);
+    let candidates = &Cuda::CANDIDATES[..if has_fragment { 1 } else { Cuda::CANDIDATES.len() }];
     let site = Cuda { op, site, products };
-    Lowering::selected(select(Cuda::CANDIDATES, site.site.bucket, &site))
+    Lowering::selected(select(candidates, site.site.bucket, &site))
 }
 
 /// The 16-bit type in which x may come in MMA fragment layout: the one that it would be converted to.

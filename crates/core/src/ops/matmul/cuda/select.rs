@@ -1,18 +1,9 @@
 //! Which kernel a CUDA matmul takes: the candidates, the fastest first, and what each needs.
 
 use super::*;
-use crate::codegen::cuda::has_weight_type;
-use crate::select::{Candidate, Need, Rows};
+use crate::select::{Candidate, Described, Language, Need, Rows, describe};
 
 impl<'a> Cuda<'a> {
-    const PLAIN: Need<Cuda<'a>> = Need {
-        otherwise: "values in MMA fragment layout have a CUDA kernel for 9 to 64 rows of quantized weights only",
-        holds: |c| !c.site.ins.iter().chain(&c.site.outs).any(Sig::is_mma_fragment),
-    };
-    const READABLE: Need<Cuda<'a>> = Need {
-        otherwise: "a weight of this type and layout has no CUDA kernel",
-        holds: |c| c.site.ins[c.op.first_weight()..c.op.first_operand()].iter().all(has_weight_type),
-    };
     const HALF: Need<Cuda<'a>> = Need {
         otherwise: "activations are not converted to 16 bits for all of these weights",
         holds: |c| c.half().is_some(),
@@ -30,13 +21,12 @@ impl<'a> Cuda<'a> {
     };
 
     /// The candidates, in order of preference.
-    pub(in crate::ops::matmul) const CANDIDATES: &'a [Candidate<'a, Cuda<'a>, Lowering>] = &[
+    pub(super) const CANDIDATES: &'a [Candidate<'a, Cuda<'a>, Lowering>] = &[
         Candidate {
             kernel: "gemm_skinny",
             rows: Rows::NINE_TO_64,
             needs: &[
                 Self::HALF,
-                Self::READABLE,
                 Self::OWN_PRODUCTS,
                 Need {
                     otherwise: "the value in MMA fragment layout has another type, padding columns, or a norm",
@@ -60,8 +50,6 @@ impl<'a> Cuda<'a> {
             kernel: "gemv",
             rows: Rows::ONE,
             needs: &[
-                Self::PLAIN,
-                Self::READABLE,
                 Self::OWN_PRODUCTS,
                 Self::K_OF_32,
                 Need {
@@ -77,8 +65,6 @@ impl<'a> Cuda<'a> {
             kernel: "gemm_int8_mma",
             rows: Rows::TWO_TO_8,
             needs: &[
-                Self::PLAIN,
-                Self::READABLE,
                 Self::OWN_PRODUCTS,
                 Self::K_OF_32,
                 Need {
@@ -97,7 +83,7 @@ impl<'a> Cuda<'a> {
         Candidate {
             kernel: "gemv_multi",
             rows: Rows::UP_TO_8,
-            needs: &[Self::PLAIN, Self::READABLE],
+            needs: &[],
             build: |c| c.gemv_multi(),
             otherwise: Some("one row of activations does not fit shared memory"),
         },
@@ -105,8 +91,6 @@ impl<'a> Cuda<'a> {
             kernel: "cublaslt",
             rows: Rows::FROM_65,
             needs: &[
-                Self::PLAIN,
-                Self::READABLE,
                 Self::HALF,
                 Need { otherwise: "cuBLASLt is not there", holds: |c| caps(c.site).lt },
                 Need {
@@ -125,8 +109,6 @@ impl<'a> Cuda<'a> {
             kernel: "gemm_f16_mma",
             rows: Rows::ANY,
             needs: &[
-                Self::PLAIN,
-                Self::READABLE,
                 Self::HALF,
                 Need {
                     otherwise: "an output has more than four products",
@@ -139,9 +121,14 @@ impl<'a> Cuda<'a> {
         Candidate {
             kernel: "gemm_f32_simt",
             rows: Rows::ANY,
-            needs: &[Self::PLAIN, Self::READABLE],
+            needs: &[],
             build: |c| c.gemm_f32_simt(),
             otherwise: None,
         },
     ];
+}
+
+/// The candidates, described.
+pub(in crate::ops::matmul) fn described() -> Vec<Described> {
+    describe("matmul", Language::Cuda, Cuda::CANDIDATES)
 }

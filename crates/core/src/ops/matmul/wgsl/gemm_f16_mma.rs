@@ -86,13 +86,14 @@ impl Plan<'_> {
         self.slices.iter().map(|slice| self.weights_of(slice).len()).max().unwrap_or(1).max(1)
     }
 
-    /// The tile shape; none unless all weights are multiplied in f16 and the adapter has cooperative matrices.
-    pub(super) fn cut(&self) -> Option<Cut> {
+    /// Whether all weights are multiplied in f16.
+    pub(super) fn multiplies_in_f16(&self) -> bool {
         let (w0, o0) = (self.op.first_weight(), self.op.first_operand());
-        let halves = |sig: &Sig| self.site.rounding(sig) == Rounding::F16;
-        if !self.k.is_multiple_of(32) || !self.site.ins[w0..o0].iter().all(halves) {
-            return None;
-        }
+        self.site.ins[w0..o0].iter().all(|sig| self.site.rounding(sig) == Rounding::F16)
+    }
+
+    /// The tile shape; none if no tile fits workgroup memory.
+    pub(super) fn cut(&self) -> Option<Cut> {
         Cut::new(self.site.bucket, self.k, self.most_products(), &caps(self.site.target))
     }
 

@@ -33,14 +33,10 @@ impl Cut {
 }
 
 impl Plan<'_> {
-    /// The launch; none with several rows, quantized activations, a width that is no multiple of 8, or no subgroups.
+    /// The launch; none without subgroups.
     pub(super) fn gemv_floats(&self) -> Option<Launch> {
         let caps = caps(self.site.target);
         let lanes = lanes(&caps)?;
-        let is_mine = self.site.bucket == RowBucket::R1 && self.k.is_multiple_of(8);
-        if !is_mine || self.has(Path::Quants) {
-            return None;
-        }
         let outputs = self.site.outs.iter().map(|s| s.width).sum();
         let products = self.slices.iter().map(|p| self.weights_of(p).len()).max().unwrap_or(1).max(1);
         let cut = Cut::new(self.k, outputs, products, lanes);

@@ -9,12 +9,13 @@ const AT_ONCE: usize = 4;
 const LEAST: usize = 2048;
 
 impl Plan<'_> {
-    /// The launch behind the prologue launch; none for one row, or for fewer than [`LEAST`] output columns.
-    pub(super) fn gemv_multi(&self, rounded: Option<Arg>) -> Option<Launch> {
-        let all: usize = self.site.outs.iter().map(|s| s.width).sum();
-        if self.site.bucket == RowBucket::R1 || all < LEAST {
-            return None;
-        }
+    /// Whether there are so many output columns that enough workgroups fill the GPU.
+    pub(super) fn has_columns_for_four(&self) -> bool {
+        self.site.outs.iter().map(|s| s.width).sum::<usize>() >= LEAST
+    }
+
+    /// The launch behind the prologue launch.
+    pub(super) fn gemv_multi(&self, rounded: Option<Arg>) -> Launch {
         let caps = caps(self.site.target);
         let name = if rounded.is_some() { "int8" } else { "f32" };
         let mut w = self.begin(KernelId::new("matmul", "gemv_multi").variant(format!("{name}x4")), WG);
@@ -49,6 +50,6 @@ impl Plan<'_> {
             w.line("}");
         }
         let grid = self.main(&mut w, before, AT_ONCE as u64 * u64::from(WG / row_lanes(&caps)), "0u");
-        Some(w.launch(grid.into(), self.cost(rounded, None)))
+        w.launch(grid.into(), self.cost(rounded, None))
     }
 }

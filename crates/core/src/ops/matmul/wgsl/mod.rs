@@ -13,11 +13,13 @@ use super::*;
 use crate::codegen::wgsl;
 use crate::codegen::wgsl::{Wgsl, caps, lanes, row_lanes, tree};
 use crate::precision::Rounding;
+use crate::select::select;
 use onetrip_ir::formats::planes;
 
 mod gemm_f16_mma;
 mod gemv;
 mod gemv_multi;
+pub(super) mod select;
 
 /// Threads of a workgroup.
 const WG: u32 = 128;
@@ -183,30 +185,7 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
         return Lowering::Gap("weights of one output that are larger than a binding must have their shards alike");
     };
     let p = Plan { op, site, k, weights, slices, rounded: Rounded::new(k, natural, permuted) };
-    if let Some(cut) = p.cut() {
-        return p.gemm_f16_mma(cut);
-    }
-    let (quants, floats) = (p.has(Path::Quants), p.has(Path::Floats));
-    let small = site.bucket.is_small();
-    // The prologue launch writes quantized rows, and normed f32 rows for tiles.
-    let normed = floats && !small && op.norm.is_some();
-    let (mut launches, mut scratch) = (vec![], vec![]);
-    // A single row is quantized by every workgroup for itself, which takes less time than a further dispatch.
-    let caps = caps(site.target);
-    let staged = site.bucket == RowBucket::R1 && p.rounded.staged_bytes(k) + RESERVED <= caps.workgroup_bytes as usize;
-    let rounded = (quants && !staged).then(|| {
-        scratch.push(p.rows() * (p.rounded.row * 4));
-        Arg::Scratch(scratch.len() - 1)
-    });
-    let normed = normed.then(|| {
-        scratch.push(p.rows() * (k * 4));
-        Arg::Scratch(scratch.len() - 1)
-    });
-    if rounded.is_some() || normed.is_some() {
-        launches.push(p.prologue(rounded, normed, None));
-    }
-    launches.push(if small { p.gemv(rounded, quants && staged) } else { p.gemm_f32_simt(rounded, normed) });
-    Lowering::steps(launches, scratch)
+    Lowering::selected(select(Plan::CANDIDATES, site.bucket, &p))
 }
 
 /// The slices of all outputs. `starts[p]` is the index of product p's first weight (shard). None if the weights of one output
@@ -233,6 +212,35 @@ fn slices(op: &Matmul, site: &OpSite, weights: &[Weight], starts: &[usize]) -> O
 }
 
 impl Plan<'_> {
+    /// A kernel behind the prologue launch, where it needs one: quantized rows, and normed f32 rows for tiles. `main` gets the
+    /// scratch of either, and whether workgroups quantize a row themselves.
+    fn behind_prologue(&self, main: impl Fn(Option<Arg>, Option<Arg>, bool) -> Launch) -> Lowering {
+        let (quants, floats) = (self.has(Path::Quants), self.has(Path::Floats));
+        let (mut launches, mut scratch) = (vec![], vec![]);
+        let is_staged = self.stages_row();
+        let rounded = (quants && !is_staged).then(|| {
+            scratch.push(self.rows() * (self.rounded.row * 4));
+            Arg::Scratch(scratch.len() - 1)
+        });
+        let is_normed = floats && !self.site.bucket.is_small() && self.op.norm.is_some();
+        let normed = is_normed.then(|| {
+            scratch.push(self.rows() * (self.k * 4));
+            Arg::Scratch(scratch.len() - 1)
+        });
+        if rounded.is_some() || normed.is_some() {
+            launches.push(self.prologue(rounded, normed, None));
+        }
+        launches.push(main(rounded, normed, quants && is_staged));
+        Lowering::steps(launches, scratch)
+    }
+
+    /// A single row is quantized by every workgroup for itself where it fits workgroup memory, which takes less time than a
+    /// further dispatch.
+    fn stages_row(&self) -> bool {
+        let bytes = self.rounded.staged_bytes(self.k) + RESERVED;
+        self.site.bucket == RowBucket::R1 && bytes <= caps(self.site.target).workgroup_bytes as usize
+    }
+
     fn rows(&self) -> Expr {
         self.site.ins[0].rows.clone()
     }
@@ -403,9 +411,6 @@ impl Plan<'_> {
     }
 
     fn gemv(&self, rounded: Option<Arg>, staged: bool) -> Launch {
-        if let Some(launch) = self.gemv_floats().or_else(|| self.gemv_multi(rounded)) {
-            return launch;
-        }
         let floats = self.has(Path::Floats);
         let rows = if self.site.bucket == RowBucket::R1 { 1 } else { 8 };
         let name = if rounded.is_some() || staged { "int8" } else { "f32" };
