@@ -38,6 +38,9 @@ pub enum Meaning {
     Decomposition(Parts),
 }
 
+/// Standard deviation of the random numbers of weights, where a case asks for nothing else.
+pub const USUAL_SIZE: f32 = 0.5;
+
 /// A test case of an op: the op on inputs of these shapes, with the bytes and flops it must claim, by hand.
 #[derive(Clone)]
 pub struct Case {
@@ -59,6 +62,8 @@ pub struct Case {
     pub compute: Compute,
     /// Inputs whose numbers are drawn from a range (f32, as stored): input, lowest, highest.
     pub ranges: Vec<(usize, f32, f32)>,
+    /// Standard deviation of the numbers of weights.
+    pub size: f32,
 }
 
 impl Case {
@@ -75,7 +80,14 @@ impl Case {
             tolerance: 1e-5,
             compute: Compute::Int8,
             ranges: vec![],
+            size: USUAL_SIZE,
         }
+    }
+
+    /// Draws the numbers of weights with this standard deviation: far from 1 for formats whose scales reach further than f16.
+    pub fn sized(mut self, size: f32) -> Case {
+        self.size = size;
+        self
     }
 
     /// Asserts bytes read, bytes written and flops.

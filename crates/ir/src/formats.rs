@@ -2,8 +2,12 @@
 //!
 //! One folder per format (`formats/<fmt>/`). A block format says how one block becomes integer quants, scales and
 //! mins ([`block::Unpacked`]); its float values follow from that by one formula ([`block::BlockSpec::values`]), so a
-//! format has no second decoder that could drift. Kernels know the two contracts "groups of integer quants with an
-//! f32 scale and min" and "floats", never a format by name.
+//! format has no second decoder that could drift. Kernels know three contracts, never a format by name:
+//!
+//! - floats;
+//! - groups of 16 or 32 integer quants (codebooks looked up) with a scale that is an f16, or an f16 times a small integer,
+//!   and a min of the same form;
+//! - the same groups with a scale of another kind ([`block::ScaleKind`]): powers of two of the MX formats, beyond f16.
 //!
 //! A new format is a folder, its `mod` line and its line in the `formats!` list below.
 
