@@ -19,6 +19,7 @@ mod fit;
 mod bf16;
 mod iq4_nl;
 mod iq4_xs;
+mod mxfp4;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -80,6 +81,7 @@ formats! {
     Q6_K = q6_k::Format, "6 bits, 8-bit signed scales for 16.";
     IQ4_NL = iq4_nl::Format, "4 bits through a codebook, a scale for 32.";
     IQ4_XS = iq4_xs::Format, "4 bits through a codebook, 6-bit signed scales for 32.";
+    MXFP4 = mxfp4::Format, "4-bit floats, a power of two as scale for 32.";
 }
 
 impl DType {
