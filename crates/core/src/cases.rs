@@ -82,10 +82,10 @@ pub fn random_batch(rng: &mut Rng, Bind { t, s, l }: Bind, vocabulary: u64, rope
     (batch, total)
 }
 
-/// A random weight in its type and layout, and the elements that it holds after rounding.
-pub fn random_weight(rng: &mut Rng, sig: &Sig, rows: usize) -> (AlignedBytes, RefTensor) {
+/// A random weight in its type and layout, of numbers with this standard deviation, and the elements that it holds after rounding.
+pub fn random_weight(rng: &mut Rng, sig: &Sig, rows: usize, size: f32) -> (AlignedBytes, RefTensor) {
     let k = sig.width;
-    let numbers: Vec<f32> = rng.normals(rows * k).iter().map(|x| x * 0.5).collect();
+    let numbers: Vec<f32> = rng.normals(rows * k).iter().map(|x| x * size).collect();
     let row_bytes = sig.row_bytes();
     let mut stored = AlignedBytes::zeroed(rows * row_bytes);
     let mut data = vec![0.0; rows * k];

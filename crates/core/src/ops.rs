@@ -40,6 +40,9 @@ pub enum Meaning {
     Decomposition(Parts),
 }
 
+/// Standard deviation of the random numbers of weights, where a case asks for nothing else.
+pub const USUAL_SIZE: f32 = 0.5;
+
 /// A test case of an op: the op on inputs of these shapes, with the bytes and flops that its cost must be, counted by hand.
 #[derive(Clone)]
 pub struct Case {
@@ -61,6 +64,8 @@ pub struct Case {
     pub compute: Compute,
     /// Inputs whose elements (f32) are drawn uniformly from a range: index of the input, lowest, highest.
     pub ranges: Vec<(usize, f32, f32)>,
+    /// Standard deviation of the numbers of weights.
+    pub size: f32,
 }
 
 impl Case {
@@ -78,7 +83,14 @@ impl Case {
             tolerance: 1e-5,
             compute: Compute::Int8,
             ranges: vec![],
+            size: USUAL_SIZE,
         }
+    }
+
+    /// Draws the numbers of weights with this standard deviation: far from 1 for formats whose scales reach further than f16.
+    pub fn sized(mut self, size: f32) -> Case {
+        self.size = size;
+        self
     }
 
     /// Asserts bytes read, bytes written and flops.

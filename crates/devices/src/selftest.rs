@@ -8,7 +8,7 @@ use onetrip_core::compile::layout::Layouts;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::graph::Source;
 use onetrip_core::lowering::OpSite;
-use onetrip_core::ops::{Case, Op};
+use onetrip_core::ops::{Case, Op, USUAL_SIZE};
 use onetrip_core::probe::Silent;
 use onetrip_core::record::record;
 use onetrip_core::reference::{RefState, RefTensor, eval_graph};
@@ -91,7 +91,8 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
                     let rows = shard.rows.eval(case.batch) as usize;
                     let (bytes, part) = match case.ranges.iter().find(|(input, ..)| *input == i) {
                         Some(&(_, low, high)) => uniform(&mut rng, sig.width, rows, low, high),
-                        None => random_weight(&mut rng, &shard, rows),
+                        None if sig.is_weight() => random_weight(&mut rng, &shard, rows, case.size),
+                        None => random_weight(&mut rng, &shard, rows, USUAL_SIZE),
                     };
                     weights.push(Arc::new(bytes));
                     all.data.extend(part.data);

@@ -2,8 +2,12 @@
 //!
 //! One folder per format (`formats/<fmt>/`). A block format says how one block becomes integer quants, scales and
 //! mins ([`block::Unpacked`]); its float values follow from that by one formula ([`block::BlockSpec::values`]), so a
-//! format has no second decoder that could drift. Kernels know the two contracts "groups of integer quants with an
-//! f32 scale and min" and "floats", never a format by name.
+//! format has no second decoder that could drift. Kernels know three contracts, never a format by name:
+//!
+//! - floats;
+//! - groups of 16 or 32 integer quants (codebooks looked up) with a scale that is an f16, or an f16 times a small integer,
+//!   and a min of the same form;
+//! - the same groups with a scale of another kind ([`block::ScaleKind`]): powers of two of the MX formats, beyond f16.
 //!
 //! A new format is a folder, its `mod` line and its line in the `formats!` list below.
 
@@ -15,6 +19,7 @@ mod fit;
 mod bf16;
 mod iq4_nl;
 mod iq4_xs;
+mod mxfp4;
 mod q2_k;
 mod q3_k;
 mod q4_0;
@@ -76,6 +81,7 @@ formats! {
     Q6_K = q6_k::Format, "6 bits, 8-bit signed scales for 16.";
     IQ4_NL = iq4_nl::Format, "4 bits through a codebook, a scale for 32.";
     IQ4_XS = iq4_xs::Format, "4 bits through a codebook, 6-bit signed scales for 32.";
+    MXFP4 = mxfp4::Format, "4-bit floats, a power of two as scale for 32.";
 }
 
 impl DType {

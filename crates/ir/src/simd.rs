@@ -5,7 +5,8 @@
 //! with `unsafe`.
 //!
 //! Two contracts, as everywhere: quantized weights in tiles ([`crate::formats::tile`]) times activations quantized to
-//! 8 bits ([`q8`]), with exact integer sums per scale group that are equal on every instruction set; and floats
+//! 8 bits ([`q8`]), with exact integer sums per scale group that are equal on every instruction set and scales of either
+//! kind ([`crate::formats::block::ScaleKind`]); and floats
 //! (F32, F16, BF16) times f32 activations, accumulated in f32. What is the same on all sets is written once, over
 //! a small vector type ([`lanes`]) or as loops the compiler vectorises per set ([`map`]).
 

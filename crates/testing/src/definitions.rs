@@ -63,6 +63,7 @@ fn formats() -> Vec<Mix> {
         ("f16", false, |_| DType::F16),
         ("q8_0", false, |_| DType::Q8_0),
         ("q4_1", false, |_| DType::Q4_1),
+        ("mxfp4", false, |_| DType::MXFP4),
         ("q4_k and others", true, |t| match t.name.rsplit('.').nth(1) {
             Some("attn_v" | "ffn_down") => DType::Q6_K,
             Some("token_embd" | "output") => DType::Q8_0,
@@ -239,7 +240,7 @@ fn caches(arch: &'static str) -> Result<(), Failed> {
 fn requantized(arch: &'static str) -> Result<(), Failed> {
     let model = Small::new(arch, false, 5);
     let plain = model.gguf(&|_| DType::F32)?;
-    for to in [DType::Q8_0, DType::F16, DType::Q4_0, DType::BF16] {
+    for to in [DType::Q8_0, DType::F16, DType::Q4_0, DType::BF16, DType::MXFP4] {
         let converted = model.gguf(&move |_| to)?;
         for compute in [Compute::F32, Compute::Int8] {
             let o = Options { compute, ..Options::default() };

@@ -8,6 +8,7 @@ use onetrip_core::compile::layout::Layouts;
 use onetrip_core::compile::lower::lower;
 use onetrip_core::fuse::Fuse;
 use onetrip_core::graph::{Graph, Source, ValueId};
+use onetrip_core::ops::USUAL_SIZE;
 use onetrip_core::ops::attention::{Attention, Gate};
 use onetrip_core::ops::cache_write::CacheWrite;
 use onetrip_core::ops::elementwise::Elementwise;
@@ -225,7 +226,7 @@ fn equal(form: Form) -> Result<(), Failed> {
     let Layer { graph, weights, states } = form.layer()?;
     let (batch, pages) = random_batch(&mut rng, bind, 8, &graph.ropes);
     let weights = weights.iter().map(|sig| {
-        let (bytes, _) = random_weight(&mut rng, sig, sig.rows.eval(bind) as usize);
+        let (bytes, _) = random_weight(&mut rng, sig, sig.rows.eval(bind) as usize, USUAL_SIZE);
         Arc::new(bytes) as WeightData
     });
     device.set_weights(weights.collect())?;

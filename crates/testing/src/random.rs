@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use onetrip_core::cases::{Rng, random_batch, random_weight};
 use onetrip_core::graph::{Graph, Source, ValueId};
-use onetrip_core::ops::Op;
 use onetrip_core::ops::attention::Attention;
 use onetrip_core::ops::cache_write::CacheWrite;
 use onetrip_core::ops::conv::Conv;
@@ -17,6 +16,7 @@ use onetrip_core::ops::l2_norm::L2Norm;
 use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use onetrip_core::ops::rope::Rope;
+use onetrip_core::ops::{Op, USUAL_SIZE};
 use onetrip_core::reference::{RefState, RefTensor};
 use onetrip_ir::batch::{RopeSpec, StepBatch};
 use onetrip_ir::context::LoweringContext;
@@ -64,7 +64,7 @@ impl Case {
         let Writer { g: graph, weights: sigs, states, .. } = w;
         let (mut weights, mut numbers): (Vec<WeightData>, Vec<RefTensor>) = Default::default();
         for sig in &sigs {
-            let (bytes, data) = random_weight(&mut rng, sig, sig.rows.eval(bind) as usize);
+            let (bytes, data) = random_weight(&mut rng, sig, sig.rows.eval(bind) as usize, USUAL_SIZE);
             weights.push(Arc::new(bytes));
             numbers.push(data);
         }

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use crate::lowering::{Lowering, OpSite};
 use onetrip_ir::expr::Expr;
 use onetrip_ir::formats::DType;
+use onetrip_ir::formats::block::ScaleKind;
 use onetrip_ir::formats::planes::Planes;
 use onetrip_ir::kernel::{Access, Arg, Code, Cost, Launch, Text};
 use onetrip_ir::kernel_id::KernelId;
@@ -231,7 +232,11 @@ fn weight_type(sig: &Sig, int8: bool) -> Option<(String, Vec<usize>)> {
         (dtype, Layout::Planes) => {
             let p = Planes::new(dtype, sig.rows.constant()? as usize, sig.width)?;
             let s = p.spec;
-            let name = format!("Planes<{}, {}, {}, {}, {int8}>", s.bits, s.group, s.zero, s.has_min);
+            let scale = match s.scale {
+                ScaleKind::F16 => "ScaleF16",
+                ScaleKind::E8M0 => "ScaleE8M0",
+            };
+            let name = format!("Planes<{}, {}, {}, {}, {scale}, {int8}>", s.bits, s.group, s.zero, s.has_min);
             Some((name, vec![0, p.at_scales, if s.has_min { p.at_mins } else { 0 }]))
         }
         _ => None,

@@ -8,6 +8,7 @@
 use crate::lowering::{Lowering, OpSite};
 use onetrip_ir::expr::Expr;
 use onetrip_ir::formats::DType;
+use onetrip_ir::formats::block::ScaleKind;
 use onetrip_ir::formats::planes::Planes;
 use onetrip_ir::kernel::{Access, Arg, Code, Cost, Launch, Text};
 use onetrip_ir::kernel_id::KernelId;
@@ -224,6 +225,13 @@ pub(crate) fn planes(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig) -> bool {
     w.flag(&format!("{name}_HAS_MIN"), planes.spec.has_min);
     w.number(&format!("{name}_AT_SCALES"), planes.at_scales / 4);
     w.number(&format!("{name}_AT_MINS"), planes.at_mins / 4);
+    w.flag(&format!("{name}_IN_F16"), planes.spec.scale == ScaleKind::F16);
+    let scale = match planes.spec.scale {
+        ScaleKind::F16 => "unpack2x16float(word)[i & 1u]",
+        // The upper half of an f32.
+        ScaleKind::E8M0 => "bitcast<f32>((word >> (16u * (i & 1u))) << 16u)",
+    };
+    w.function(&format!("{name}_scale_in(word: u32, i: u32) -> f32"), scale);
     w.line(PLANES.replace("$W", name));
     true
 }

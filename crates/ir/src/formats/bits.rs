@@ -46,6 +46,28 @@ pub fn write_f16(stored: &mut [u8], at: usize, value: f32) {
     stored[at..at + 2].copy_from_slice(&f16::from_f32(value).to_le_bytes());
 }
 
+/// Half the number that the E8M0 byte at `at` stands for: `2^(e - 128)`. E2M1 codebooks hold doubled numbers, so that they are
+/// integers. As ggml has it, 255 is a scale like any other and not a NaN.
+#[inline(always)]
+pub fn read_half_e8m0(stored: &[u8], at: usize) -> f32 {
+    match stored[at] {
+        // Subnormals: 2^-128 and 2^-127.
+        e @ 0..2 => f32::from_bits(0x0020_0000 << e),
+        e => f32::from_bits(u32::from(e - 1) << 23),
+    }
+}
+
+/// Stores what [`read_half_e8m0`] reads: the exponent of `value`, a power of two from 2^-128 to 2^127 (what is between
+/// two of them becomes the lower, 0 becomes 2^-128).
+#[inline(always)]
+pub fn write_half_e8m0(stored: &mut [u8], at: usize, value: f32) {
+    let bits = value.to_bits() & 0x7fff_ffff;
+    stored[at] = match bits >> 23 {
+        0 => u8::from(bits >= 0x0040_0000),
+        exponent => exponent.min(254) as u8 + 1,
+    };
+}
+
 /// Reads the 12 bytes of eight 6-bit scales and eight 6-bit min scales (Q4_K, Q5_K).
 ///
 /// Byte `i < 4` holds scale `i`, byte `4 + i` min `i`, in 6 bits. Byte `8 + i` holds the low 4 bits of scale `4 + i`

@@ -1,5 +1,7 @@
 //! What a format says of one block: integer quants, scales and mins, and the one formula that makes values of them.
 
+use half::{bf16, f16};
+
 /// Largest block of any format, in elements.
 pub const MAX_BLOCK: usize = 256;
 /// Largest number of scale groups in one block.
@@ -22,10 +24,48 @@ pub struct BlockSpec {
     pub zero: i32,
     /// Where the min of a group comes from.
     pub min: GroupMin,
-    /// Non-linear codebook (IQ4): 16 signed bytes.
+    /// Non-linear codebook (IQ4, MXFP4): 16 signed bytes.
     pub table: Option<&'static [i8; 16]>,
     /// True if the block carries integer sub-scales (`sc`, `m`); false if every `sc` is 1.
     pub sub_scales: bool,
+    /// Which numbers the scale of a block can be, and how 16 bits hold it.
+    pub scale: ScaleKind,
+}
+
+/// Which numbers the scale of a block can be. Every layout that kernels read gives a scale 16 bits, and the kind says what
+/// they mean; so a kernel differs between kinds in one conversion and in nothing else. Mins are f16 whatever the kind.
+///
+/// A further kind is a variant here, its two conversions below, and the conversion of each kernel language
+/// (`simd/tile_shared.rs`, `simd/tile_avx512.rs`, `codegen/cuda.rs` with `codegen/cuda/weights.cuh`, `codegen/wgsl.rs`). FP8
+/// scales (E4M3) need none, since every E4M3 number is an f16; planes hold one for each group already. What they need
+/// where several serve one block is a float for each group in [`Unpacked`] and in tiles: there a group's own scale is an integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ScaleKind {
+    /// A half float.
+    F16,
+    /// A power of two from 2⁻¹²⁸ to 2¹²⁷, stored as an exponent of 8 bits (the MX formats). f16 reaches from 2⁻²⁴ to 2¹⁵
+    /// only; bf16 has all of these numbers, the two smallest as subnormals.
+    E8M0,
+}
+
+impl ScaleKind {
+    /// The 16 bits of a scale, rounded to what the kind can hold.
+    #[inline(always)]
+    pub fn to_bits(self, scale: f32) -> u16 {
+        match self {
+            ScaleKind::F16 => f16::from_f32(scale).to_bits(),
+            ScaleKind::E8M0 => bf16::from_f32(scale).to_bits(),
+        }
+    }
+
+    /// The scale that 16 bits hold, exactly.
+    #[inline(always)]
+    pub fn from_bits(self, bits: u16) -> f32 {
+        match self {
+            ScaleKind::F16 => f16::from_bits(bits).to_f32(),
+            ScaleKind::E8M0 => f32::from_bits(u32::from(bits) << 16),
+        }
+    }
 }
 
 /// Where the min of a group comes from.
@@ -44,7 +84,7 @@ pub enum GroupMin {
 pub struct Unpacked {
     /// Unsigned quants, `block` of them, in the order of the elements.
     pub quants: [u8; MAX_BLOCK],
-    /// Scale of the block (an f16 in the file, converted).
+    /// Scale of the block, of the format's [`ScaleKind`], converted.
     pub d: f32,
     /// Min of the block (an f16 in the file, converted; 0 where there is none).
     pub m: f32,
@@ -109,7 +149,7 @@ pub trait FormatDef: Sync {
     /// has no such field, to the neutral value (1 for `sc`, 0 for `m` and `mc`). Does nothing for the float formats.
     fn unpack(&self, block: &[u8], out: &mut Unpacked);
     /// Puts one block together again, the exact inverse of [`FormatDef::unpack`] (a NaN scale stays a NaN).
-    /// `d` and `m` are rounded to f16. Does nothing for the float formats.
+    /// `d` is rounded to the format's [`ScaleKind`], `m` to f16. Does nothing for the float formats.
     fn pack(&self, parts: &Unpacked, block: &mut [u8]);
     /// Values of whole stored blocks: [`BlockSpec::values`] of every unpacked block, or the floats converted.
     fn dequantize(&self, stored: &[u8], out: &mut [f32]);

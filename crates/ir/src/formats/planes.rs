@@ -6,7 +6,7 @@
 //! | plane | bytes | holds |
 //! |---|---|---|
 //! | quants | `rows · k · bits / 8` | 4 bits: element `2j` in the low half of byte `j`, `2j + 1` in the high one, unsigned; 8 bits: signed, `zero` taken off and codebooks looked up |
-//! | scales | `rows · k / group · 2` | f16, the product of the block's scale and the group's |
+//! | scales | `rows · k / group · 2` | the product of the block's scale and the group's, in 16 bits of the format's [`ScaleKind`] |
 //! | mins | as scales | f16; only where the format has mins |
 //!
 //! `value = scale · (quant − zero) + min`. Where a format scales groups within a block, the product is rounded to f16:
@@ -14,8 +14,7 @@
 //! 8 in exchange for one load and no shifts; formats of 2 and 3 bits take 4.
 
 use super::DType;
-use super::block::{GroupMin, MAX_GROUPS, Unpacked};
-use half::f16;
+use super::block::{GroupMin, MAX_GROUPS, ScaleKind, Unpacked};
 
 /// Planes begin at multiples of this many bytes: what wgpu asks of an offset into a buffer.
 pub const ALIGN: usize = 256;
@@ -31,6 +30,8 @@ pub struct PlaneSpec {
     pub zero: i32,
     /// There is a plane of mins.
     pub has_min: bool,
+    /// What the 16 bits of a scale mean.
+    pub scale: ScaleKind,
 }
 
 /// The planes of a format; none for the float formats, which stay as stored.
@@ -38,7 +39,7 @@ pub fn spec(dtype: DType) -> Option<PlaneSpec> {
     let s = dtype.spec()?;
     let bits = if s.bits <= 4 && s.table.is_none() { 4 } else { 8 };
     let zero = if bits == 4 { s.zero } else { 0 };
-    Some(PlaneSpec { bits, group: s.group, zero, has_min: s.min != GroupMin::None })
+    Some(PlaneSpec { bits, group: s.group, zero, has_min: s.min != GroupMin::None, scale: s.scale })
 }
 
 /// Where the planes of one matrix begin.
@@ -106,14 +107,14 @@ impl Planes {
                 }
             }
             for g in 0..groups.min(MAX_GROUPS) {
-                let put = |plane: &mut [u8], x: f32| {
-                    plane[scale_at..scale_at + 2].copy_from_slice(&f16::from_f32(x).to_le_bytes());
+                let put = |plane: &mut [u8], kind: ScaleKind, x: f32| {
+                    plane[scale_at..scale_at + 2].copy_from_slice(&kind.to_bits(x).to_le_bytes());
                 };
-                put(scales, u.d * f32::from(u.sc[g]));
+                put(scales, from.scale, u.d * f32::from(u.sc[g]));
                 match from.min {
                     GroupMin::None => {}
-                    GroupMin::Plain => put(mins, u.m),
-                    GroupMin::Scaled => put(mins, -(u.m * f32::from(u.mc[g]))),
+                    GroupMin::Plain => put(mins, ScaleKind::F16, u.m),
+                    GroupMin::Scaled => put(mins, ScaleKind::F16, -(u.m * f32::from(u.mc[g]))),
                 }
                 scale_at += 2;
             }
@@ -132,14 +133,16 @@ impl Planes {
     /// The numbers of `rows` rows: the formula above, in f32.
     pub fn values(&self, planes: &[u8], rows: usize) -> Vec<f32> {
         let s = self.spec;
-        let half = |at: usize, i: usize| f16::from_le_bytes([planes[at + 2 * i], planes[at + 2 * i + 1]]).to_f32();
+        let number = |kind: ScaleKind, at: usize, i: usize| {
+            kind.from_bits(u16::from_le_bytes([planes[at + 2 * i], planes[at + 2 * i + 1]]))
+        };
         let value = |i: usize| {
             let quant = match s.bits {
                 4 => i32::from(planes[i / 2] >> (4 * (i % 2)) & 15) - s.zero,
                 _ => i32::from(planes[i] as i8),
             };
-            let scaled = half(self.at_scales, i / s.group) * quant as f32;
-            if s.has_min { scaled + half(self.at_mins, i / s.group) } else { scaled }
+            let scaled = number(s.scale, self.at_scales, i / s.group) * quant as f32;
+            if s.has_min { scaled + number(ScaleKind::F16, self.at_mins, i / s.group) } else { scaled }
         };
         (0..rows * self.k).map(value).collect()
     }
@@ -167,6 +170,24 @@ mod tests {
                 let bound = if exact { 0.0 } else { largest * 2.0 / 2048.0 };
                 assert!((h - w).abs() <= bound, "{}: {h} {w}", dtype.name());
             }
+        }
+    }
+
+    /// Every exponent with every quant, infinite values and subnormal scales among them.
+    #[test]
+    fn planes_hold_every_power_of_two_exactly() {
+        for dtype in DType::ALL.iter().copied().filter(|d| d.spec().is_some_and(|s| s.scale == ScaleKind::E8M0)) {
+            let spec = dtype.spec().expect("quants");
+            let k = 256 * spec.block;
+            let stored: Vec<u8> = (0..256 * spec.bytes)
+                .map(|i| if i % spec.bytes == 0 { (i / spec.bytes) as u8 } else { (i % spec.bytes * 0x1f) as u8 })
+                .collect();
+            let mut want = vec![0.0; k];
+            dtype.def().dequantize(&stored, &mut want);
+            assert!(want.iter().any(|x| x.is_infinite()) && want.iter().any(|x| x.is_subnormal()), "{dtype}");
+            let planes = Planes::new(dtype, 1, k).expect("planes");
+            let have = planes.values(&planes.packed(&stored), 1);
+            assert!(have.iter().zip(&want).all(|(h, w)| h.to_bits() == w.to_bits()), "{dtype}");
         }
     }
 

@@ -5,7 +5,7 @@
 //!
 //! | part | bytes | present |
 //! |---|---|---|
-//! | `d`, f16 a row | 32 | always |
+//! | `d`, 16 bits a row of the format's [`ScaleKind`](super::block::ScaleKind) | 32 | always |
 //! | `m`, f16 a row | 32 | unless [`GroupMin::None`] |
 //! | `sc`, i8 a row, group after group | 16 × groups | with `sub_scales` |
 //! | `mc`, u8 a row, group after group | 16 × groups | with [`GroupMin::Scaled`] |
@@ -201,7 +201,7 @@ impl TileLayout {
             }
             for (r, row) in rows.iter().enumerate() {
                 unpack(&row[p * self.spec.bytes..][..self.spec.bytes], &mut block);
-                head[2 * r..2 * r + 2].copy_from_slice(&f16::from_f32(block.d).to_le_bytes());
+                head[2 * r..2 * r + 2].copy_from_slice(&self.spec.scale.to_bits(block.d).to_le_bytes());
                 if self.spec.min != GroupMin::None {
                     head[self.at_m + 2 * r..][..2].copy_from_slice(&f16::from_f32(block.m).to_le_bytes());
                 }
@@ -282,11 +282,12 @@ impl TileLayout {
     /// If `tile` is shorter than a tile, `row` is not below 16, or `out` is not `k` long.
     pub fn row(&self, tile: &[u8], row: usize, out: &mut [f32]) {
         assert!(row < TILE_ROWS && tile.len() >= self.tile_bytes && out.len() == self.k, "not a row of this tile");
-        let half_at = |p: &[u8], at: usize| f16::from_le_bytes([p[at + 2 * row], p[at + 2 * row + 1]]).to_f32();
+        let bits_at = |p: &[u8], at: usize| u16::from_le_bytes([p[at + 2 * row], p[at + 2 * row + 1]]);
+        let half_at = |p: &[u8], at: usize| f16::from_bits(bits_at(p, at)).to_f32();
         let groups = self.spec.block / self.spec.group;
         let mut v = [[0u8; VEC]; 8];
         for (panel, out) in tile.chunks_exact(self.panel_bytes).zip(out.chunks_exact_mut(self.spec.block)) {
-            let d = half_at(panel, 0);
+            let d = self.spec.scale.from_bits(bits_at(panel, 0));
             let mut scale = [d; MAX_GROUPS];
             let mut min = [0.0f32; MAX_GROUPS];
             for g in 0..groups {

@@ -1,7 +1,7 @@
 //! Tiles on every instruction set against a reference in f64 over the unpacked blocks.
 
 use super::{Isa, Q8Rows, q8_row_bytes, simd};
-use crate::formats::block::{BlockSpec, GroupMin, Unpacked};
+use crate::formats::block::{BlockSpec, GroupMin, ScaleKind, Unpacked};
 use crate::formats::tile::{TILE_ROWS, TileLayout};
 use half::f16;
 
@@ -11,7 +11,7 @@ const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38
 const BYTES: usize = 8;
 
 fn spec(block: usize, group: usize, bits: u32, zero: i32, min: GroupMin, sub_scales: bool) -> BlockSpec {
-    BlockSpec { block, bytes: BYTES, group, bits, zero, min, table: None, sub_scales }
+    BlockSpec { block, bytes: BYTES, group, bits, zero, min, table: None, sub_scales, scale: ScaleKind::F16 }
 }
 
 /// Every combination that a real format has.
@@ -33,6 +33,7 @@ fn specs() -> Vec<(&'static str, BlockSpec)> {
         ("q6_k", spec(256, 16, 6, 32, GroupMin::None, true)),
         ("iq4_nl", table(spec(32, 32, 4, 0, GroupMin::None, false))),
         ("iq4_xs", table(spec(256, 32, 4, 0, GroupMin::None, true))),
+        ("mxfp4", BlockSpec { scale: ScaleKind::E8M0, ..table(spec(32, 32, 4, 0, GroupMin::None, false)) }),
     ]
 }
 
@@ -60,7 +61,11 @@ fn unpack(spec: &BlockSpec, bytes: &[u8], out: &mut Unpacked) {
         let x = random.next();
         *quant = if extreme { (x & 1) * most } else { x & most } as u8;
     }
-    out.d = f16::from_f32(random.unit() * 0.1).to_f32();
+    out.d = match spec.scale {
+        ScaleKind::F16 => f16::from_f32(random.unit() * 0.1).to_f32(),
+        // From 2^-60 to 2^3: far below what f16 has.
+        ScaleKind::E8M0 => 2f32.powi((random.next() % 64) as i32 - 60),
+    };
     out.m = if spec.min == GroupMin::None { 0.0 } else { f16::from_f32(random.unit()).to_f32() };
     for g in 0..spec.block / spec.group {
         out.sc[g] = if spec.sub_scales { random.next() as i8 } else { 1 };
@@ -243,6 +248,54 @@ fn integer_sums_are_exact_where_all_scales_are_one() {
                     for t in 0..n {
                         let want: i64 = (0..k).map(|c| row[c] as i64 * x[t * k + c] as i64).sum();
                         assert_eq!(out[t][r] as i64, want, "{name} {isa:?} n {n} token {t} row {r}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Scales at both ends: a product with a scale of 2^127 is finite wherever the result is, so no product on the way may
+/// be larger; subnormal scales are not flushed.
+#[test]
+fn extreme_powers_of_two_as_scales_neither_overflow_nor_vanish() {
+    let spec = specs().into_iter().find(|s| s.1.scale == ScaleKind::E8M0).unwrap().1;
+    let k = 64;
+    let layout = TileLayout::new(spec, k).unwrap();
+    for (exponent, size) in [(127, 1e-6f32), (127, 0.01), (100, 1.0), (-127, 1.0), (-128, 100.0)] {
+        let d = 2f64.powi(exponent) as f32;
+        let one = |bytes: &[u8], out: &mut Unpacked| {
+            unpack(&spec, bytes, out);
+            // Numbers are 1, and -10 at two places of a block.
+            out.quants[..32].iter_mut().enumerate().for_each(|(i, q)| *q = if i % 11 == 10 { 7 } else { 8 });
+            out.d = d;
+        };
+        let stored: Vec<u8> = (0..16 * k / 32).flat_map(|i| (i as u64).to_le_bytes()).collect();
+        let rows: Vec<&[u8]> = stored.chunks(layout.stored_row_bytes()).collect();
+        let mut tile = vec![0; layout.tile_bytes()];
+        layout.pack(&rows, &one, &mut tile);
+        let mut row = vec![0.0; k];
+        layout.row(&tile, 0, &mut row);
+        assert_eq!(f64::from(row[0]), 2f64.powi(exponent), "2^{exponent} times 1");
+        // Of either sign, so that the sum is small and its parts are not.
+        let x: Vec<f32> = (0..7 * k).map(|i| if i % 2 == 0 { size } else { -size * 0.99 }).collect();
+        for &isa in Isa::available() {
+            let acts = quantized(isa, &x, k);
+            let view = Q8Rows::new(&acts, k).unwrap();
+            for n in [1, 3, 7] {
+                let mut out = vec![[f32::NAN; 16]; n];
+                (simd(isa).dot_tile)(&layout, &tile, &acts, n, &mut out);
+                for t in 0..n {
+                    let number = |c: usize| if c % 32 % 11 == 10 { -10.0 } else { 1.0 };
+                    let want: f64 = (0..k).map(|c| number(c) * f64::from(view.value(t, c))).sum();
+                    let want = want * 2f64.powi(exponent);
+                    let step = f64::from(f32::from_bits(1));
+                    for r in 0..16 {
+                        let got = f64::from(out[t][r]);
+                        assert!(
+                            (got - want).abs() <= 1e-5 * want.abs() + 4.0 * step,
+                            "{isa:?} 2^{exponent}: {got:e} {want:e}"
+                        );
                     }
                 }
             }

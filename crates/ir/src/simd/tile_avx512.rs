@@ -6,7 +6,7 @@
 
 use super::q8::{at_scales, at_sums, q8_row_bytes};
 use super::tile_shared::{CHUNK, Chunk, check, zero_point};
-use crate::formats::block::GroupMin;
+use crate::formats::block::{GroupMin, ScaleKind};
 use crate::formats::tile::{Packing, TileLayout, UNIT, VEC};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
@@ -150,6 +150,22 @@ unsafe fn halves(p: *const u8) -> __m512 {
     unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
 }
 
+/// The scales of 16 rows.
+#[inline(always)]
+unsafe fn scales(kind: ScaleKind, p: *const u8) -> __m512 {
+    // SAFETY: `p` is good for 32 bytes.
+    unsafe {
+        match kind {
+            ScaleKind::F16 => halves(p),
+            // bf16: the upper half of an f32.
+            ScaleKind::E8M0 => {
+                let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
+                _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
+            }
+        }
+    }
+}
+
 /// Header of a panel: what scales and mins are made of.
 #[derive(Clone, Copy)]
 struct Head {
@@ -165,7 +181,7 @@ unsafe fn head(layout: &TileLayout, panel: *const u8) -> Head {
             GroupMin::None => _mm512_setzero_ps(),
             _ => halves(panel.add(layout.at_m())),
         };
-        Head { d: halves(panel), m }
+        Head { d: scales(layout.spec().scale, panel), m }
     }
 }
 
@@ -256,13 +272,18 @@ unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
                         s[0] = dot4(s[0], w[j], a.add(4 * j));
                         s[1] = dot4(s[1], w[j + 4], a.add(4 * j + 16));
                     }
-                    let f = if G16 {
+                    if G16 {
                         let f = _mm512_mul_ps(_mm512_cvtepi32_ps(s[0]), scale0);
-                        _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[1]), scale1, f)
+                        let f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[1]), scale1, f);
+                        total[t] = _mm512_fmadd_ps(f, d[t], total[t]);
                     } else {
-                        _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(s[0], s[1])), scale0)
-                    };
-                    total[t] = _mm512_fmadd_ps(f, d[t], total[t]);
+                        // An E8M0 scale of 2^127 times the sum of integers alone would be infinite: it comes last, as in
+                        // `pass_tokens`.
+                        let is_last = P == TABLE && layout.spec().scale == ScaleKind::E8M0;
+                        let (first, last) = if is_last { (d[t], scale0) } else { (scale0, d[t]) };
+                        let f = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(s[0], s[1])), first);
+                        total[t] = _mm512_fmadd_ps(f, last, total[t]);
+                    }
                 }
                 if with_min {
                     let min0 = min_of(layout, panel, head, g);

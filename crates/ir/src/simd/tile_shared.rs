@@ -2,7 +2,7 @@
 //! tile apart.
 
 use super::q8::{at_scales, at_sums, q8_row_bytes};
-use crate::formats::block::GroupMin;
+use crate::formats::block::{GroupMin, ScaleKind};
 use crate::formats::tile::{TILE_ROWS, TileLayout, UNIT, VEC, Vectors};
 
 /// Units taken apart at once (256 columns): quants and scales of a chunk stay in L1 while all
@@ -57,7 +57,10 @@ pub(super) fn fill_unit(layout: &TileLayout, tile: &[u8], unit: usize, chunk: &m
             *quant = unsigned[usize::from(*quant & 15)];
         }
     }
-    let d = halves(&panel[..2 * TILE_ROWS]);
+    let d = match spec.scale {
+        ScaleKind::F16 => halves(&panel[..2 * TILE_ROWS]),
+        ScaleKind::E8M0 => row_numbers(&panel[..2 * TILE_ROWS], super::lanes::bf16_to_f32),
+    };
     let groups = UNIT / spec.group;
     for g in 0..groups {
         let at = (inside * groups + g) * TILE_ROWS;
@@ -85,9 +88,15 @@ pub(super) fn fill_unit(layout: &TileLayout, tile: &[u8], unit: usize, chunk: &m
 
 #[inline(always)]
 fn halves(p: &[u8]) -> [f32; TILE_ROWS] {
+    row_numbers(p, super::lanes::f16_to_f32)
+}
+
+/// The number of each row that 16 bits hold.
+#[inline(always)]
+fn row_numbers(p: &[u8], number: impl Fn(u16) -> f32) -> [f32; TILE_ROWS] {
     let mut out = [0.0; TILE_ROWS];
     for (out, h) in out.iter_mut().zip(p.chunks_exact(2)) {
-        *out = super::lanes::f16_to_f32(u16::from_le_bytes([h[0], h[1]]));
+        *out = number(u16::from_le_bytes([h[0], h[1]]));
     }
     out
 }

@@ -13,7 +13,7 @@ goldens! {
     F32 "f32.bin", F16 "f16.bin", BF16 "bf16.bin",
     Q4_0 "q4_0.bin", Q4_1 "q4_1.bin", Q5_0 "q5_0.bin", Q5_1 "q5_1.bin", Q8_0 "q8_0.bin",
     Q2_K "q2_k.bin", Q3_K "q3_k.bin", Q4_K "q4_k.bin", Q5_K "q5_k.bin", Q6_K "q6_k.bin",
-    IQ4_NL "iq4_nl.bin", IQ4_XS "iq4_xs.bin",
+    IQ4_NL "iq4_nl.bin", IQ4_XS "iq4_xs.bin", MXFP4 "mxfp4.bin",
 }
 
 struct Golden {
@@ -88,5 +88,5 @@ fn quantize_equals_gguf_bit_for_bit() {
         compared.push(dtype);
     }
     use DType::*;
-    assert_eq!(compared, [F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0]);
+    assert_eq!(compared, [F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, MXFP4]);
 }

@@ -24,7 +24,10 @@ FORMATS = {
     "q4_0": ([0], True), "q4_1": ([0, 2], True), "q5_0": ([0], True), "q5_1": ([0, 2], True), "q8_0": ([0], True),
     "q2_k": ([80, 82], False), "q3_k": ([108], False), "q4_k": ([0, 2], False), "q5_k": ([0, 2], False),
     "q6_k": ([208], False), "iq4_nl": ([0], False), "iq4_xs": ([0], False),
+    "mxfp4": ([], True),
 }
+# Byte offset of the exponent of a block whose scale is a power of two.
+EXPONENTS = {"mxfp4": 0}
 FLOATS = ("f32", "f16", "bf16")
 # 1, -1, -0, largest, -largest, smallest normal, smallest subnormal, largest subnormal, infinities, NaN.
 HALVES = [0x3C00, 0xBC00, 0x8000, 0x7BFF, 0xFBFF, 0x0400, 0x0001, 0x03FF, 0x7C00, 0xFC00, 0x7E00]
@@ -60,6 +63,11 @@ def stored_blocks(rng, name, fields, count):
             value = HALVES[(i + 2 * j) % len(HALVES)]
             blocks[edge, at:at + 2] = np.array([value], dtype=np.uint16).view(np.uint8)
         edge += 1
+    if name in EXPONENTS:
+        # Random codes with the ends of the exponents: subnormal scales, 1, and products that are infinite.
+        for exponent in (0, 1, 2, 127, 128, 251, 252, 253, 254, 255):
+            blocks[edge, EXPONENTS[name]] = exponent
+            edge += 1
     assert edge <= count
     return blocks
 
@@ -81,6 +89,13 @@ def values_to_quantize(rng, name, count):
         (step - 16) * 0.5 + 0.25, step * 4 + 2, np.where(step == 0, 127, step - 15.5), np.where(step == 0, -8, step / 2 - 7.5),
         step * 1e-7, step * 1e-9, step * 3e4, step * 1e6, step * 1e30,  # scales below and above the range of f16
     ]
+    if name in EXPONENTS:
+        # Largest sizes at powers of two and next to them, where the logarithm decides, and the ends of the exponents.
+        for power in (-125, -100, -3, 1, 2, 8, 100, 127):
+            top = np.float32(2.0) ** np.float32(power)
+            for most in (np.nextafter(top, np.float32(0)), top, np.nextafter(top, np.float32(np.inf))):
+                if power > -125 or most >= top:  # below that `gguf` wraps the exponent round
+                    edges.append((step - 16) / 16 * most)
     for i, edge in enumerate(edges):
         x[i] = edge.astype(np.float32)
     return x

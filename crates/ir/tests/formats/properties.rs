@@ -69,6 +69,7 @@ fn block_sizes_are_those_of_gguf() {
         ("q6_k", 14, 256, 210),
         ("iq4_nl", 20, 32, 18),
         ("iq4_xs", 23, 256, 136),
+        ("mxfp4", 39, 32, 17),
     ];
     assert_eq!(sizes, expected);
 }
@@ -168,6 +169,8 @@ fn worst(dtype: DType) -> f32 {
         // Steps of the book differ: 24 of 113 at the positive end.
         IQ4_NL => 1.5 * 24.0 / 113.0,
         IQ4_XS => 1.5 * 24.0 / 113.0 + 1.0 / 64.0,
+        // Half the step from 4 to 6, and what is cut off above 6, of a largest size from 4 to 8.
+        MXFP4 => 1.0 / 4.0,
     }
 }
 
@@ -237,9 +240,9 @@ proptest! {
     }
 
     #[test]
-    fn searched_formats_keep_extreme_sizes_finite(x in proptest::collection::vec(-1.0f32..1.0, 256), power in -45i32..=38) {
+    fn extreme_sizes_stay_finite(x in proptest::collection::vec(-1.0f32..1.0, 256), power in -45i32..=38) {
         let x: Vec<f32> = x.iter().map(|x| x * 10f32.powi(power)).collect();
-        for dtype in [DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS] {
+        for dtype in [DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::IQ4_NL, DType::IQ4_XS, DType::MXFP4] {
             let y = rounded(dtype, &x);
             prop_assert!(y.iter().all(|y| y.is_finite()), "{} at 1e{}", dtype, power);
         }

@@ -19,9 +19,21 @@ struct X {
 // The index in shared memory of the group of four that begins at element 4 * g of a row.
 DEVICE u32 f32_group(u32 g) { return (g & 1) * (K / 2) + (g >> 1) * 4; }
 
+// What the 16 bits of a scale mean (`ScaleKind` in ir/src/formats/block.rs).
+struct ScaleF16 {
+    static const bool FITS_F16 = true;
+    DEVICE static float of(u16 bits) { return from_f16(bits); }
+};
+// Powers of two, as bf16.
+struct ScaleE8M0 {
+    static const bool FITS_F16 = false;
+    DEVICE static float of(u16 bits) { return from_bf16(bits); }
+};
+
 // Quantized weights in planes. BITS: of a quant. GROUP: elements to a scale. ZERO: the zero point, subtracted from quants.
-// HAS_MIN: there is a plane of mins. INT8: activations are quantized to int8.
-template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes {
+// HAS_MIN: there is a plane of mins. INT8: activations are quantized to int8. A scale is never multiplied with a sum of integers
+// without the scale of the activations: a power of two may be so large that this product is infinite.
+template <int BITS, int GROUP, int ZERO, bool HAS_MIN, class Scale, bool INT8> struct Planes {
     const u8* quants;
     const u8* scales;
     const u8* mins;
@@ -92,7 +104,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
     // acc + the dot product of a chunk with its activations.
     DEVICE static float mac(const Chunk& c, const Mine& m, float acc) {
         const uint4 w = c.quants;
-        const float scale = from_f16(c.scale[0]);
+        const float scale = Scale::of(c.scale[0]);
         if (BITS == 4) {
             int a = 0, b = 0;
             a = __dp4a((int)(w.x & 0x0f0f0f0f), (int)m.even.x, a);
@@ -107,7 +119,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
                 acc += scale * (m.scale * (float)(a + b) - (float)ZERO * m.sum[0]);
             } else {
                 acc += scale * (m.scale * (float)a - (float)ZERO * m.sum[0]);
-                acc += from_f16(c.scale[SCALES - 1]) * (m.scale * (float)b - (float)ZERO * m.sum[1]);
+                acc += Scale::of(c.scale[SCALES - 1]) * (m.scale * (float)b - (float)ZERO * m.sum[1]);
                 if (HAS_MIN) acc += from_f16(c.group_min[SCALES - 1]) * m.sum[1];
             }
         } else {
@@ -139,7 +151,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
             for (int r = 0; r < R; r++) {
                 float w[8];
                 const int n = part * 8 / GROUP;
-                dequantize8(c[r].quants, part, from_f16(c[r].scale[n]), w);
+                dequantize8(c[r].quants, part, Scale::of(c[r].scale[n]), w);
                 const float group_min = HAS_MIN ? from_f16(c[r].group_min[n]) : 0.0f;
 #pragma unroll
                 for (int i = 0; HAS_MIN && i < 8; i++) w[i] += group_min;
@@ -167,7 +179,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
     // Dequantizes eight elements of a row from element `e`, a multiple of 8, with the same roundings as the CPU.
     DEVICE void load8(u32 row, u32 e, float (&w)[8]) const {
         const size_t group = ((size_t)row * K + e) / GROUP * 2;
-        const float scale = from_f16(*(const u16*)(scales + group));
+        const float scale = Scale::of(*(const u16*)(scales + group));
         const float group_min = HAS_MIN ? from_f16(*(const u16*)(mins + group)) : 0.0f;
         uint4 c = make_uint4(0, 0, 0, 0);
         const u8* at = quants + ((size_t)row * K + e) / 8 * BITS;
@@ -186,7 +198,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct Planes 
     DEVICE float at(u32 row, u32 e) const {
         const size_t i = (size_t)row * K + e;
         const int quant = BITS == 4 ? (int)((quants[i / 2] >> (4 * (i & 1))) & 15) - ZERO : (int)(signed char)quants[i];
-        const float w = __fmul_rn(from_f16(*(const u16*)(scales + i / GROUP * 2)), (float)quant);
+        const float w = __fmul_rn(Scale::of(*(const u16*)(scales + i / GROUP * 2)), (float)quant);
         return HAS_MIN ? __fadd_rn(w, from_f16(*(const u16*)(mins + i / GROUP * 2))) : w;
     }
 

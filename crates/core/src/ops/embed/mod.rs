@@ -107,7 +107,7 @@ impl OpDef for Embed {
     }
 
     fn cases() -> Vec<Case> {
-        use onetrip_ir::formats::DType;
+        use onetrip_ir::formats::{DType, block::ScaleKind};
         let mut cases = vec![];
         for dtype in DType::ALL.iter().copied() {
             let w = Sig::weight(50, 256, dtype);
@@ -115,6 +115,15 @@ impl OpDef for Embed {
             cases.push(
                 Case::new(dtype.name(), Embed { scale: 1.0 }, vec![w], (5, 1, 5)).costs(bytes, 5 * 1024, 0).within(0.0),
             );
+        }
+        // Scales that f16 does not have, upwards and downwards.
+        for dtype in DType::ALL.iter().copied().filter(|d| d.spec().is_some_and(|s| s.scale == ScaleKind::E8M0)) {
+            for power in [120, -110] {
+                let scale = 2f32.powi(-power.min(0));
+                let (name, table) = (format!("{dtype} of size 2^{power}"), Sig::weight(50, 256, dtype));
+                let case = Case::new(name, Embed { scale }, vec![table], (5, 1, 5));
+                cases.push(case.sized(2f32.powi(power)).within(0.0));
+            }
         }
         let mut tiled = Sig::weight(50, 64, DType::Q8_0);
         tiled.role = onetrip_ir::tensor::Role::Weight(Layout::Tile16);

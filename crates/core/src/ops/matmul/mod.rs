@@ -13,6 +13,7 @@ use crate::ops::elementwise::{MAX_DEPTH, as_parts};
 use crate::ops::rms_norm::{RmsNorm, WHOLE_ROW};
 use crate::reference::{Part, Parts};
 use onetrip_ir::formats::DType;
+use onetrip_ir::formats::block::ScaleKind;
 use onetrip_ir::tensor::{Layout, Role};
 use onetrip_ir::tree::Tree;
 
@@ -207,6 +208,7 @@ impl OpDef for Matmul {
             cases.push(Case::new(format!("odd width, {class}"), Matmul::plain(), odd, b).within(2e-5));
         }
         cases.extend(many_rows());
+        cases.extend(powers_of_two());
         // Skinny GEMM with rows long enough for split-K, and with fewer and more tokens than a tile of 32, for each kind of
         // planes.
         for (dtype, t) in [(DType::Q4_0, 20), (DType::Q6_K, 50), (DType::Q8_0, 50), (DType::Q4_1, 16)] {
@@ -264,6 +266,28 @@ impl OpDef for Matmul {
         }
         cases
     }
+}
+
+/// Cases of formats whose scales are powers of two, so large that such a scale times a sum of integer products is infinite although
+/// the result is not.
+fn powers_of_two() -> Vec<Case> {
+    let has = |d: &DType| d.spec().is_some_and(|s| s.scale == ScaleKind::E8M0);
+    let mut cases = vec![];
+    for dtype in DType::ALL.iter().copied().filter(has) {
+        for (t, compute) in [1, 5, 20].into_iter().flat_map(|t| [(t, Compute::Int8), (t, Compute::F32)]) {
+            // From 9 rows on int8 may become f16, which has no such numbers.
+            if t > 8 && compute == Compute::Int8 {
+                continue;
+            }
+            let mut w = Sig::weight(37, 512, dtype);
+            w.role = Role::Weight(Layout::Tile16);
+            let (name, ins) =
+                (format!("{dtype} of size 2^120, {t} rows, {compute:?}"), vec![Sig::slot(Expr::T, 512), w]);
+            let case = Case::new(name, Matmul::plain(), ins, (t, 1, t)).computing(compute);
+            cases.push(case.sized(2f32.powi(120)).within(2e-5));
+        }
+    }
+    cases
 }
 
 /// Cases of many rows: full and partial tiles, all types, every precision, and the trees that combine several products.

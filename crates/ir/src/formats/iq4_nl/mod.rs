@@ -3,7 +3,7 @@
 //! Layout: f16 `d`, then 16 bytes of quants (elements 0–15 in the low nibbles, 16–31 in the high).
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, ScaleKind, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -20,6 +20,7 @@ impl BlockFormat for Format {
         min: GroupMin::None,
         table: Some(&TABLE),
         sub_scales: false,
+        scale: ScaleKind::F16,
     };
 
     #[inline(always)]

@@ -5,7 +5,7 @@
 //! groups, 128 bytes of quants (2 runs of 16 in each 16 bytes).
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, ScaleKind, Unpacked};
 use crate::formats::fit;
 use crate::formats::iq4_nl::{CODEBOOK, TABLE};
 
@@ -23,6 +23,7 @@ impl BlockFormat for Format {
         min: GroupMin::None,
         table: Some(&TABLE),
         sub_scales: true,
+        scale: ScaleKind::F16,
     };
 
     #[inline(always)]

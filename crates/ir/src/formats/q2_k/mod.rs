@@ -4,7 +4,7 @@
 //! f16 `m`.
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, ScaleKind, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -21,6 +21,7 @@ impl BlockFormat for Format {
         min: GroupMin::Scaled,
         table: None,
         sub_scales: true,
+        scale: ScaleKind::F16,
     };
 
     #[inline(always)]

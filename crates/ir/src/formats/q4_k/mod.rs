@@ -3,7 +3,7 @@
 //! Layout: f16 `d`, f16 `m`, 12 bytes of scales, 128 bytes of quants (2 runs of 32 in each 32 bytes).
 
 use crate::formats::bits::{read_f16, read_planes, read_scale_pairs, write_f16, write_planes, write_scale_pairs};
-use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, ScaleKind, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -20,6 +20,7 @@ impl BlockFormat for Format {
         min: GroupMin::Scaled,
         table: None,
         sub_scales: true,
+        scale: ScaleKind::F16,
     };
 
     #[inline(always)]

@@ -3,7 +3,7 @@
 //! Layout: f16 `d`, 4 bytes with the fifth bits in the order of the elements, then 16 bytes with the low 4 bits as in Q4_0.
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, ScaleKind, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -20,6 +20,7 @@ impl BlockFormat for Format {
         min: GroupMin::None,
         table: None,
         sub_scales: false,
+        scale: ScaleKind::F16,
     };
 
     #[inline(always)]

@@ -4,7 +4,7 @@
 //! as in Q4_0.
 
 use crate::formats::bits::{read_f16, read_planes, write_f16, write_planes};
-use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, ScaleKind, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -21,6 +21,7 @@ impl BlockFormat for Format {
         min: GroupMin::Plain,
         table: None,
         sub_scales: false,
+        scale: ScaleKind::F16,
     };
 
     #[inline(always)]

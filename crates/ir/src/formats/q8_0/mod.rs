@@ -3,7 +3,7 @@
 //! Layout: f16 `d`, then 32 signed bytes. Quants are unsigned, so the sign bit is flipped on the way.
 
 use crate::formats::bits::{read_f16, write_f16};
-use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, Unpacked};
+use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, ScaleKind, Unpacked};
 use crate::formats::fit;
 
 pub struct Format;
@@ -20,6 +20,7 @@ impl BlockFormat for Format {
         min: GroupMin::None,
         table: None,
         sub_scales: false,
+        scale: ScaleKind::F16,
     };
 
     #[inline(always)]

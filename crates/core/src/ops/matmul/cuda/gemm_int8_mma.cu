@@ -20,8 +20,9 @@
 // likewise.
 #define K_TILE_ROW 144  // 128 bytes, padded against bank conflicts
 template <class W> struct KTile;
-template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>> {
-    typedef Planes<BITS, GROUP, ZERO, HAS_MIN, INT8> W;
+template <int BITS, int GROUP, int ZERO, bool HAS_MIN, class Scale, bool INT8>
+struct KTile<Planes<BITS, GROUP, ZERO, HAS_MIN, Scale, INT8>> {
+    typedef Planes<BITS, GROUP, ZERO, HAS_MIN, Scale, INT8> W;
     static const int BLOCKS = 32 / BITS;  // blocks of 32 elements in a row of a k-tile
     static const int ROW_BYTES = K / 8 * BITS, COUNT = (ROW_BYTES + 127) / 128;
     static const int SCALES = BLOCKS * 32 / GROUP;  // scales of a row of a k-tile
@@ -70,7 +71,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8> struct KTile<P
 #pragma unroll
             for (int h = 0; h < 2 * each; h++) {
                 const u32 s = (g + h / each * 8) * SCALES + b * each + h % each;
-                scale[h / each][h % each] = from_f16(scales[s]);
+                scale[h / each][h % each] = Scale::of(scales[s]);
                 group_min[h / each][h % each] = HAS_MIN ? from_f16(scales[16 * SCALES + s]) : 0.0f;
             }
             const uint2 quants = *(const uint2*)(x + ((size_t)block * 32 + lane) * 2);

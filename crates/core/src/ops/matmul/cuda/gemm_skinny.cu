@@ -13,8 +13,8 @@
 // Activations of 8 * NT tokens are in shared memory in MMA fragment layout (`half.cuh`), in which their producer or
 // `convert.cu` wrote them. Where they do not fit at once, they are copied in phases of PHASE k-tiles a warp, and only between
 // phases do the warps of a block wait for each other. The first k-tiles are requested before the dependency wait. More than 32
-// tokens take a second block, or cluster, for each tile of weights. Where a quant times its scale exceeds the range of f16, the
-// product becomes infinite here; other kernels clamp it to the largest f16.
+// tokens take a second block, or cluster, for each tile of weights. Where a quant times its f16 scale exceeds the range of f16,
+// the product becomes infinite here; other kernels, and scales that are powers of two, clamp it to the largest f16.
 //
 // Times below are of gate and up of Llama-8B Q4_0 for 32 rows (66 MB of weights), launched one after the other on an H200,
 // where reading these bytes takes 16 us. Ticks are of 32 sequences at 300 positions.
@@ -58,7 +58,8 @@ DEVICE u32 word_of(const uint4& v, int i) { return i == 0 ? v.x : i == 1 ? v.y :
 // The M (one or two) warp tiles of a warp: one k-tile of each is in flight to a shared-memory stage while the k-tile before it
 // is in registers.
 template <class W, int M> struct WarpTiles;
-template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct WarpTiles<Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>, M> {
+template <int BITS, int GROUP, int ZERO, bool HAS_MIN, class Scale, bool INT8, int M>
+struct WarpTiles<Planes<BITS, GROUP, ZERO, HAS_MIN, Scale, INT8>, M> {
     // k-blocks of 128 columns in a k-tile.
     static const int K_BLOCKS = 8 / BITS;
     static const u32 ROW_BYTES = K / 8 * BITS, SCALE_BYTES = K / GROUP * 2, TILE_SCALES = 1024 / BITS / GROUP * 2;
@@ -73,7 +74,7 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
     u8* stage;
 
     // Warp tile m gets the 16 rows from row r of a weight of `rows` rows.
-    DEVICE void set(int m, const Planes<BITS, GROUP, ZERO, HAS_MIN, INT8>& w, u32 r, u32 rows) {
+    DEVICE void set(int m, const Planes<BITS, GROUP, ZERO, HAS_MIN, Scale, INT8>& w, u32 r, u32 rows) {
         quants[m] = w.quants, scales[m] = w.scales, mins[m] = w.mins, row0[m] = r, n[m] = rows;
     }
     DEVICE static void copy_scales(u8* to, const u8* from) {
@@ -145,8 +146,9 @@ template <int BITS, int GROUP, int ZERO, bool HAS_MIN, bool INT8, int M> struct 
     DEVICE static void dequantize(const uint4 (&quants)[BITS / 4], int j, u32 scale, u32 group_min, u32 mask, u32 (&p)[4]) {
         const u32 a = word_of(quants[BITS == 4 ? 0 : j / 2], BITS == 4 ? j : j % 2 * 2);
         const u32 b = word_of(quants[BITS == 4 ? 0 : j / 2], BITS == 4 ? j : j % 2 * 2 + 1);
-        if (HALF_BF16) {
-            const float s = from_f16((u16)scale), o = HAS_MIN ? from_f16((u16)group_min) : 0;
+        // Where arithmetic on pairs of f16 cannot hold the result or the scale.
+        if (HALF_BF16 || !Scale::FITS_F16) {
+            const float s = Scale::of((u16)scale), o = HAS_MIN ? from_f16((u16)group_min) : 0;
 #pragma unroll
             for (int i = 0; i < 4; i++) {
                 const float x = BITS == 4 ? (float)((int)(a >> (4 * i) & 15) - ZERO) : (float)(signed char)(a >> (8 * i));

@@ -23,7 +23,7 @@ fn $W_raw(row: u32, i: u32) -> $W_Raw {
 
 fn $W_halves(raw: $W_Raw, row: u32, i: u32) -> Halves {
     let group = (row * K + i * 8u) / $W_GROUP;
-    let scale = unpack2x16float(raw.scale)[group & 1u];
+    let scale = $W_scale_in(raw.scale, group);
     var e: Eight;
     if $W_BITS == 4u {
         let low = vec4<f32>(unpack4xU8(raw.quants.x & 0x0f0f0f0fu)) - $W_ZERO;
@@ -36,5 +36,7 @@ fn $W_halves(raw: $W_Raw, row: u32, i: u32) -> Halves {
         let group_min = unpack2x16float(raw.group_min)[group & 1u];
         e = Eight(e.a + group_min, e.b + group_min);
     }
-    return halves(e);
+    // A quant times an f16 scale that is too large for f16 becomes infinite; a power of two is too large more often.
+    if $W_IN_F16 { return halves(e); }
+    return rounded(e);
 }

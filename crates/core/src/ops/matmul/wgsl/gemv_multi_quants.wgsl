@@ -14,11 +14,11 @@ fn $W_block(row: u32, block: u32) -> $W_Block {
         x.b = $W[row * (K / 16u) + 2u * block + 1u];
     }
     let group = (row * K + 32u * block) / $W_GROUP;
-    x.scale.x = $W_half($W_AT_SCALES, group);
-    if $W_GROUP == 16u { x.scale.y = $W_half($W_AT_SCALES, group + 1u); }
+    x.scale.x = $W_scale(group);
+    if $W_GROUP == 16u { x.scale.y = $W_scale(group + 1u); }
     if $W_HAS_MIN {
-        x.group_min.x = $W_half($W_AT_MINS, group);
-        if $W_GROUP == 16u { x.group_min.y = $W_half($W_AT_MINS, group + 1u); }
+        x.group_min.x = $W_min(group);
+        if $W_GROUP == 16u { x.group_min.y = $W_min(group + 1u); }
     }
     return x;
 }
@@ -27,7 +27,8 @@ fn $W_four(a: vec4<u32>, b: vec4<u32>) -> i32 {
     return dot4I8Packed(a.x, b.x) + dot4I8Packed(a.y, b.y) + dot4I8Packed(a.z, b.z) + dot4I8Packed(a.w, b.w);
 }
 
-fn $W_times(x: $W_Block, q0: vec4<u32>, q1: vec4<u32>, sum: vec2<i32>) -> f32 {
+// The weight's scale comes last, as in `gemv_quants.wgsl`; `d` is that of the activations.
+fn $W_times(x: $W_Block, q0: vec4<u32>, q1: vec4<u32>, sum: vec2<i32>, d: f32) -> f32 {
     var half: vec2<i32>;
     if $W_BITS == 4u {
         let low = x.a & vec4<u32>(0x0f0f0f0fu);
@@ -39,10 +40,10 @@ fn $W_times(x: $W_Block, q0: vec4<u32>, q1: vec4<u32>, sum: vec2<i32>) -> f32 {
     }
     if $W_GROUP == 32u {
         let all = f32(sum.x + sum.y);
-        return x.scale.x * (f32(half.x + half.y) - $W_ZERO * all) + x.group_min.x * all;
+        return x.scale.x * (d * (f32(half.x + half.y) - $W_ZERO * all)) + x.group_min.x * (d * all);
     }
     let parts = x.scale * (vec2<f32>(half) - $W_ZERO * vec2<f32>(sum)) + x.group_min * vec2<f32>(sum);
-    return parts.x + parts.y;
+    return d * (parts.x + parts.y);
 }
 
 fn dot4_$W(first: u32, lane: u32) -> Sums {
@@ -60,8 +61,10 @@ fn dot4_$W(first: u32, lane: u32) -> Sums {
                 let q1 = rounded_four(at + 1u);
                 var sum = vec2<i32>(0);
                 if $W_ZERO != 0.0 || $W_HAS_MIN { sum = rounded_sums(t, block); }
-                sums[t] += rounded_scale(t, block) * vec4<f32>(
-                    $W_times(a, q0, q1, sum), $W_times(b, q0, q1, sum), $W_times(c, q0, q1, sum), $W_times(d, q0, q1, sum));
+                let y = rounded_scale(t, block);
+                sums[t] += vec4<f32>(
+                    $W_times(a, q0, q1, sum, y), $W_times(b, q0, q1, sum, y),
+                    $W_times(c, q0, q1, sum, y), $W_times(d, q0, q1, sum, y));
             }
         }
     }

@@ -19,8 +19,8 @@ fn dot_$W(row: u32, lane: u32) -> Sums {
         var group_min: array<f32, 2>;
         for (var g = 0u; g < 32u / $W_GROUP; g++) {
             let group = (row * K + 32u * block) / $W_GROUP + g;
-            scale[g] = $W_half($W_AT_SCALES, group);
-            if $W_HAS_MIN { group_min[g] = $W_half($W_AT_MINS, group); }
+            scale[g] = $W_scale(group);
+            if $W_HAS_MIN { group_min[g] = $W_min(group); }
         }
         for (var t = 0u; t < ROWS; t++) {
             if ROWS == 1u || t < rows() {
@@ -41,15 +41,16 @@ fn dot_$W(row: u32, lane: u32) -> Sums {
                 }
                 var sum = vec2<i32>(0);
                 if $W_ZERO != 0.0 || $W_HAS_MIN { sum = rounded_sums(t, block); }
-                var y: f32;
+                // The weight's scale comes last: a power of two may be so large that it times a sum of integers alone is infinite.
+                let d = rounded_scale(t, block);
                 if $W_GROUP == 32u {
-                    y = scale[0] * (f32(half[0] + half[1]) - $W_ZERO * f32(sum.x + sum.y));
-                    if $W_HAS_MIN { y += group_min[0] * f32(sum.x + sum.y); }
+                    sums[t] += scale[0] * (d * (f32(half[0] + half[1]) - $W_ZERO * f32(sum.x + sum.y)));
+                    if $W_HAS_MIN { sums[t] += group_min[0] * (d * f32(sum.x + sum.y)); }
                 } else {
-                    y = scale[0] * (f32(half[0]) - $W_ZERO * f32(sum.x)) + scale[1] * (f32(half[1]) - $W_ZERO * f32(sum.y));
+                    var y = scale[0] * (f32(half[0]) - $W_ZERO * f32(sum.x)) + scale[1] * (f32(half[1]) - $W_ZERO * f32(sum.y));
                     if $W_HAS_MIN { y += group_min[0] * f32(sum.x) + group_min[1] * f32(sum.y); }
+                    sums[t] += y * d;
                 }
-                sums[t] += y * rounded_scale(t, block);
             }
         }
     }
