@@ -19,10 +19,11 @@
 // v4: eight warps, a persistent grid of resident blocks: 9.6, 12.2, 15.2, 29.0; 147; 50. Sixteen warps: 22.5 for 32 rows;
 //     three blocks of eight warps an SM: 19.1.
 // v5: where `gemm_skinny.cu` is the only consumer, the output is written in its MMA fragment layout: a dispatch less. Copies of
-//     a tile that lies within one page have constant strides; the tile scheduler assigns splits once a block, by warp reductions.
+//     a tile that lies within one page have constant strides; the tile scheduler assigns splits once a block, by warp
+//     reductions.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define DP ((DIM + 15) / 16 * 16)
-// 16-byte vectors in a row of a tile. Vectors of rows of a multiple of 128 bytes are swizzled, other rows are padded: either way
+// 16-byte vectors in a row of a tile. In rows of a multiple of 128 bytes they are swizzled; other rows are padded. Either way
 // ldmatrix has no bank conflicts.
 #define VECTORS (DP / 8)
 #define SWIZZLED (VECTORS % 8 == 0)

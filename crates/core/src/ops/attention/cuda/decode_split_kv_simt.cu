@@ -1,14 +1,15 @@
 // Split-KV attention of up to 8 rows. A block has one token, HPB query heads of one key head, and one of SPLITS ranges of the
 // visible positions; the block of a token and key head that finishes last combines the splits, in their order.
 //
-// Where the op writes the cache, this step's K/V are computed in shared memory, rounded as the cache rounds them; no block reads
-// from the cache what the same launch writes. LPK lanes hold a key, eight elements each; each group of LPK lanes keeps the running
-// maximum, sum and output of its own online softmax, and the groups are combined once, at the end of the block.
+// Where the op writes the cache, this step's K/V are computed in shared memory, rounded as the cache rounds them; no block
+// reads from the cache the K/V that the same launch writes. LPK lanes hold a key, eight elements each; each group of LPK lanes
+// keeps the running maximum, sum and output of its own online softmax, and the groups are combined once, at the end of the
+// block.
 //
 // v1: 16-byte loads of keys and values, queries in shared memory, online softmax over tiles of positions: 18.7 µs (0.5B),
 //     24.8 (8B), 43.5 (9B) at 256 positions on an H200: latency of a dependent chain of page, key, page, value loads.
-// v2: UNROLL keys and values a lane in flight; cached ones, pages and rotary angles loaded before the dependency wait; splits of 32
-//     positions; no barrier between tiles; the rescale factors of the splits computed once.
+// v2: UNROLL keys and values a lane in flight; cached ones, pages and rotary angles loaded before the dependency wait; splits
+//     of 32 positions; no barrier between tiles; the rescale factors of the splits computed once.
 typedef CacheRow<KEY_TYPE, DIM> KeyRow;
 typedef CacheRow<VALUE_TYPE, DIM> ValueRow;
 #define PER_WARP (32 / LPK)

@@ -37,7 +37,8 @@ DEVICE void write_step_kv(const Args& A, const Batch& batch, const float* turns,
     }
 }
 
-// Copies the queries of HPB heads of a row, from `head0`, to `q`, ROW_STRIDE floats apart; norms and rotates them if the op does.
+// Copies the queries of HPB heads of a row, from `head0`, to `q`, ROW_STRIDE floats apart; norms and rotates them if the op
+// does.
 template <int ROW_STRIDE> DEVICE void take_queries(const Args& A, const float* turns, u32 row, u32 head0, float* q) {
     for (u32 h = warp_index(); h < HPB; h += WARPS) {
         const float* x = X_IN + ((size_t)row * HEADS + head0 + h) * Q_STRIDE;
