@@ -12,9 +12,9 @@ use crate::codegen::cuda::{HALF, HEADS, TENSOR, Unit, cache_type, caps};
 use crate::ops::rope::cuda::set_rope;
 use onetrip_ir::device::ZEROED_WORKSPACE_WORDS;
 
-/// Query heads of a block at most: they share keys, and each takes registers.
+/// Most query heads of a thread block: they share keys, but each needs registers.
 const HEADS_PER_BLOCK: usize = 8;
-/// Queries and keys of a tile of the kernel for many rows.
+/// Queries of a thread block, and keys of a tile, of `prefill_simt`.
 const QUERIES: usize = 16;
 const KEYS: usize = 32;
 
@@ -41,7 +41,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     if site.bucket.is_small() { decode_split_kv(op, site, keys, values) } else { prefill(op, site, keys, values) }
 }
 
-/// What both kernels set.
+/// A kernel source with the constants and arguments that all attention kernels have.
 fn unit(op: &Attention, threads: u32, keys: &str, values: &str, writes: bool) -> Unit {
     let o = op.operands();
     let mut unit = Unit::new(threads);
@@ -67,30 +67,30 @@ fn unit(op: &Attention, threads: u32, keys: &str, values: &str, writes: bool) ->
     unit
 }
 
-/// How `decode_split_kv` shares its work.
+/// How `decode_split_kv` divides its work over thread blocks.
 struct Shares {
     /// Query heads of a block.
     together: usize,
-    /// Parts of the visible positions, at most.
+    /// Most KV splits.
     splits: usize,
 }
 
-/// Query heads of a block, which have one key head: at most `most`.
+/// Query heads of a block: the largest divisor of the query heads of a key head that is at most `most`.
 fn together(op: &Attention, most: usize) -> usize {
     let group = op.heads / op.kv_heads;
     (1..=group.min(most)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1)
 }
 
-/// Of blocks of at most `most` heads, `filled` should be on two SMs.
+/// The division into blocks of at most `most` heads and as many splits as give about `filled` blocks for every two SMs.
 fn shares(op: &Attention, site: &OpSite, most: usize, filled: usize) -> Shares {
     let together = together(op, most);
-    // One token fills the device; more tokens need fewer parts.
+    // In bucket R1 one token must fill the device; more tokens need fewer splits each.
     let tokens = if site.bucket == RowBucket::R1 { 1 } else { 8 };
     let blocks = filled * caps(site).sms as usize / 2;
     Shares { together, splits: blocks.div_ceil(op.heads / together * tokens).clamp(1, 128) }
 }
 
-/// What the kernels that write the cache themselves set about it.
+/// Sets the constants and arguments of kernels that write the cache themselves and combine KV splits.
 fn set_write(unit: &mut Unit, op: &Attention) {
     let o = op.operands();
     unit.set("WRITE", op.write.is_some() as u8);
@@ -147,7 +147,7 @@ fn decode_split_kv_mma(op: &Attention, site: &OpSite, cache: &str) -> Lowering {
     // Registers limit occupancy to three blocks an SM, two with large heads; not all of those SMs can host a whole cluster.
     let Shares { together, splits } = shares(op, site, HEADS_PER_BLOCK, if op.dim > 128 { 3 } else { 5 });
     let blocks = op.heads / together;
-    // Clusters of blocks came with 9.0; eight is what every such device has. Smaller ones fill a device better.
+    // Clusters exist from compute capability 9.0; eight blocks is the portable limit. Smaller clusters fill a device better.
     let largest = if site.bucket == RowBucket::R1 { 8 } else { 4 };
     let cluster = if caps(site).sm >= 90 { 1 << splits.min(largest).ilog2() } else { 1 };
     let (clusters, least) = (splits / cluster, if cluster == 1 { 32 } else { 128 });
@@ -168,16 +168,16 @@ fn decode_split_kv_mma(op: &Attention, site: &OpSite, cache: &str) -> Lowering {
     Lowering::Steps { launches: vec![launch], scratch }
 }
 
-/// Many rows over caches in f16, each the one token of its sequence; none where the device has no such tensor cores or too
-/// little shared memory.
+/// Many rows over caches in f16, each the one token of its sequence. `None` if the site is another one, or if the device has no
+/// mma.sync of sm_80 or too little shared memory.
 fn decode_batched(op: &Attention, site: &OpSite, caches: [&str; 2]) -> Option<Lowering> {
     let out = &site.outs[0];
-    // Padding columns of the fragment layout would have to be zeros.
+    // The kernel does not write the zeros that padding columns of the fragment layout would need.
     let is_whole = !out.is_mma_fragment() || out.width.is_multiple_of(128);
     if !site.one_each || caches != ["CACHE_F16"; 2] || caps(site).sm < 80 || !is_whole {
         return None;
     }
-    // Two blocks on an SM, each with so many warps that few positions are left to one after the other.
+    // Two resident blocks an SM, with so many warps that each has few tiles of positions one after the other.
     let (threads, together) = (if op.dim > 128 { 128 } else { 256 }, together(op, HEADS_PER_BLOCK));
     let groups = op.heads / together;
     let resident_blocks = 2 * caps(site).sms as usize;
@@ -220,7 +220,7 @@ fn prefill(op: &Attention, site: &OpSite, keys: &str, values: &str) -> Lowering 
         let Lowering::Steps { launches: mut made, .. } = write.cuda(&write_site) else {
             return Lowering::Gap("the cache write in front of attention has no CUDA kernel");
         };
-        // Its operands are inputs of the whole op.
+        // Renumber its operands as inputs of the whole op.
         for arg in made.iter_mut().flat_map(|s| &mut s.args) {
             if let Arg::In(i) = arg {
                 *i = places[*i];
@@ -245,15 +245,15 @@ fn prefill(op: &Attention, site: &OpSite, keys: &str, values: &str) -> Lowering 
     Lowering::Steps { launches, scratch: vec![] }
 }
 
-/// The step of `prefill_mma`, which writes no cache; none where the device has no such tensor cores or too little shared memory.
+/// The launch of `prefill_mma`, which writes no cache. `None` if the device has no mma.sync of sm_80 or too little shared memory.
 fn prefill_mma(op: &Attention, site: &OpSite, caches: [&str; 2], cost: &Cost) -> Option<Launch> {
-    // With few rows, warps have keys of their own instead of rows.
+    // With few rows, warps divide the keys among them instead of the rows.
     let is_split = site.bucket == RowBucket::R9To64;
     let row_stride = op.dim.next_multiple_of(16) + 8;
     let parts = if caches == ["CACHE_F16"; 2] { 1 } else { 2 };
     let bytes =
         |rows: usize, warp_groups: usize, keys: usize| 2 * row_stride * (2 * rows + warp_groups * 4 * parts * keys);
-    // Warps and keys of a tile, the fastest first.
+    // Pairs of warps and keys of a tile, the fastest first.
     let forms: &[(usize, usize)] = match (is_split, op.dim <= 128) {
         (true, _) => &[(4, 16), (2, 16)],
         (false, true) => &[(8, 64), (4, 64), (4, 32)],

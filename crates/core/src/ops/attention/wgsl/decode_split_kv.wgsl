@@ -11,9 +11,9 @@
 // four heads of a group together (1.7 TB/s; 14 us instead of 13 at 256).
 //
 // q: the heads, normed and rotated. kc, vc: the caches. With STEP_ROWS > 0 this dispatch also writes the cache: each workgroup
-// that needs them computes this step's K/V of its sequence up to its own row in workgroup memory, rounded as the cache rounds
-// them, and the workgroup of the first head of a group stores those of its own token. No workgroup reads from the cache the K/V
-// that this dispatch writes.
+// of split 0 computes this step's K/V of its sequence up to its own row in workgroup memory, rounded as the cache rounds them,
+// and the workgroup of the first head of a group stores those of its own token. No workgroup reads from the cache the K/V that
+// this dispatch writes.
 const FOURS: u32 = q_DIM / 4u;
 const KEYS: u32 = WG / LANES_PER_KEY;
 const SUBGROUPS: u32 = WG / LANES;
