@@ -311,7 +311,7 @@ impl OpDef for Attention {
                 cases.push(case);
             }
         }
-        // Heads of other sizes, and as many to a key head as do not fill a tile or do not fit one.
+        // Heads of other sizes, and groups of query heads for a key head that do not fill a tile or do not fit in one.
         let sizes = [(7, 1, 64), (4, 1, 80), (2, 2, 96), (8, 2, 128), (4, 1, 256), (20, 1, 40), (3, 3, 24)];
         let classes = [
             ("one", (1, 1, 75)),
@@ -328,7 +328,7 @@ impl OpDef for Attention {
                 cases.push(Case::new(name, op, vec![x(heads * dim), state(), state()], b).within(3e-5));
             }
         }
-        // Caches so long that several workgroups share one.
+        // Caches so long that they have several KV splits.
         for (class, b) in [("one", (1, 1, 1300)), ("few", (3, 2, 700)), ("one each of 9", (9, 9, 700))] {
             let state = || Sig::state(Cache { heads: 1, dim: 64 }, DType::F16);
             let name = |what: &str| format!("{what} on a long cache, {class}");
@@ -339,7 +339,7 @@ impl OpDef for Attention {
             let ins = vec![x(128), x(64), x(64), state(), state()];
             cases.push(Case::new(name("window, rope and write"), fused, ins, b).within(5e-3));
         }
-        // Decoding many texts.
+        // Decode of many sequences, one token each.
         for b in [(9, 9, 300), (33, 33, 150), (64, 64, 40), (70, 70, 90)] {
             let name = |what: &str| format!("{what}, one each of {}", b.0);
             let state = |heads, dim| Sig::state(Cache { heads, dim }, DType::F16);

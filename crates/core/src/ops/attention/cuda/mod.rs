@@ -2,10 +2,10 @@
 //!
 //! - `decode_split_kv` (up to 8 rows): one launch that rotates, writes the KV cache, splits the visible positions over thread
 //!   blocks (split-KV) and combines the splits.
-//! - `decode_batched` (more rows, each the one token of its sequence, caches in f16): the same work for rows that fill the device;
-//!   its output may be in MMA fragment layout.
-//! - other rows: a fused cache write is a launch of its own in front, then `prefill_mma` where there are tensor cores and enough
-//!   shared memory, else `prefill_simt`.
+//! - `decode_batched` (more rows, each the one token of its sequence, caches in f16): the same work for rows that fill the
+//!   device; its output may be in MMA fragment layout.
+//! - other rows: a fused cache write is a launch of its own in front, then `prefill_mma` where there are tensor cores and
+//!   enough shared memory, else `prefill_simt`.
 
 use super::*;
 use crate::codegen::cuda::{HALF, HEADS, TENSOR, Unit, cache_type, caps};
@@ -245,7 +245,8 @@ fn prefill(op: &Attention, site: &OpSite, keys: &str, values: &str) -> Lowering 
     Lowering::Steps { launches, scratch: vec![] }
 }
 
-/// The launch of `prefill_mma`, which writes no cache. `None` if the device has no mma.sync of sm_80 or too little shared memory.
+/// The launch of `prefill_mma`, which writes no cache. `None` if the device has no mma.sync of sm_80 or too little shared
+/// memory.
 fn prefill_mma(op: &Attention, site: &OpSite, caches: [&str; 2], cost: &Cost) -> Option<Launch> {
     // With few rows, warps divide the keys among them instead of the rows.
     let is_split = site.bucket == RowBucket::R9To64;

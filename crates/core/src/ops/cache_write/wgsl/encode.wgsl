@@ -1,4 +1,4 @@
-// A vector in the form of cache $C: the numbers are put into $C_elements, then all threads call $C_prepare.
+// Rounds or quantizes a vector to the type of cache $C: the caller fills $C_elements, then all threads call $C_prepare.
 var<workgroup> $C_elements: array<f32, $C_DIM>;
 var<workgroup> $C_scale: array<f32, ($C_DIM + 31u) / 32u>;
 
@@ -20,13 +20,13 @@ fn $C_byte(i: u32) -> u32 {
     if i % 34u < 2u { return (f16_bits(scale) >> (8u * (i % 34u))) & 0xffu; }
     if scale == 0.0 { return 0u; }
     let y = $C_elements[i / 34u * 32u + i % 34u - 2u] * divide(1.0, scale);
-    // Halves go away from zero.
+    // Ties round away from zero, as on other devices.
     var code = round(y);
     if abs(y - code) == 0.5 { code = y + 0.5 * sign(y); }
     return u32(i32(clamp(code, -127.0, 127.0))) & 0xffu;
 }
 
-// Word `i` of the vector.
+// 32-bit word `i` of the encoded vector.
 fn $C_encoded(i: u32) -> u32 {
     if $C_KIND == 0u { return bitcast<u32>($C_elements[i]); }
     if $C_KIND == 1u { return f16_bits($C_elements[2u * i]) | (f16_bits($C_elements[2u * i + 1u]) << 16u); }
