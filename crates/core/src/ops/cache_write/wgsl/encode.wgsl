@@ -14,13 +14,13 @@ fn $C_prepare(lid: u32) {
     }
 }
 
-// Byte `i` of the vector in blocks of q8_0.
+// Byte `i` of the vector in q8_0 blocks of 34 bytes.
 fn $C_byte(i: u32) -> u32 {
     let scale = $C_scale[i / 34u];
     if i % 34u < 2u { return (f16_bits(scale) >> (8u * (i % 34u))) & 0xffu; }
     if scale == 0.0 { return 0u; }
     let y = $C_elements[i / 34u * 32u + i % 34u - 2u] * divide(1.0, scale);
-    // Ties round away from zero, as on other devices.
+    // WGSL's `round` takes ties to even; here they go away from zero.
     var code = round(y);
     if abs(y - code) == 0.5 { code = y + 0.5 * sign(y); }
     return u32(i32(clamp(code, -127.0, 127.0))) & 0xffu;
