@@ -1,4 +1,4 @@
-// Attention for adapters without subgroups: a workgroup has one query head of one token. It streams over tiles of WG positions,
+// Attention that needs no subgroups: a workgroup has one query head of one token. It streams over tiles of WG positions,
 // one for each thread, with online softmax: a running maximum and sum.
 //
 // q: the head, normed and rotated. kc, vc: the caches. With STEP_ROWS > 0 this dispatch also writes the cache: each workgroup

@@ -3,7 +3,7 @@
 //! - `decode_split_kv`: one workgroup for the query heads of a token that read the same keys; a few lanes share a key and
 //!   reduce through subgroup shuffles. With few rows a long cache is split over workgroups, and the last of them combines the
 //!   splits in the same launch.
-//! - `decode_no_subgroups`, for adapters without subgroups and heads that are not a multiple of 8: one thread for each key,
+//! - `decode_no_subgroups`, for adapters without subgroups and for heads that are not a multiple of 8: one thread for each key,
 //!   reductions through workgroup memory.
 //! - `prefill_mma`, for many rows where there are cooperative matrices and caches are f16.
 //!
@@ -58,7 +58,7 @@ impl Form {
             // All sets have the same size and may overlap: seven heads become two sets of four that share one head.
             let (sets, together) = (group.div_ceil(most), group.div_ceil(group.div_ceil(most)));
             let groups = op.kv_heads * sets;
-            // Beyond the small row buckets there are enough workgroups without splits.
+            // Larger row buckets have enough workgroups without splits; partials must fit the zeroed workspace.
             let rows = if site.bucket == RowBucket::R1 { 1 } else { 8 };
             let mut splits = (SPLIT_ALL / groups).next_power_of_two().clamp(8, SPLITS);
             if !site.bucket.is_small() || rows * groups * together * (1 + splits * (dim + 2)) > ZEROED_WORKSPACE_WORDS {
