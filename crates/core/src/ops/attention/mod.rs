@@ -4,10 +4,10 @@
 //! `out[t, h] = Σ_p softmax_p(scale · q·k_p) v_p` over the positions `p` that token t sees: up to its own, at most
 //! `window` of them. Query head h reads cache head `h / (heads / kv_heads)`. With `softcap` c, scores become
 //! `c·tanh(score / c)`. With a gate, the output is multiplied by `sigmoid(gate)`: each head of a packed projection is
-//! `[query, gate]`, and the queries are read from that row too, or come apart from it. Inputs in order: q (or the packed
-//! projection); q's norm weight; if it writes: k, v, k's norm weight; the packed projection if q comes apart from it; a mask; key cache,
-//! value cache. Outputs: `[T, heads·dim]`; if it writes: both caches. A mask `[T, …]` says once more what positions a token
-//! sees: other engines' listings have one, nothing here reads it.
+//! `[query, gate]`, and the queries are read from that row too, or are an input of their own. Inputs in order: q (or the
+//! packed projection); q's norm weight; if the op writes the cache: k, v, k's norm weight; the packed projection if q is an
+//! input of its own; a mask; key cache, value cache. Outputs: `[T, heads·dim]`; if the op writes the cache: both caches. A
+//! mask `[T, …]` repeats which positions a token sees: recorded listings of other engines have one, no kernel here reads it.
 //! Source of the streaming form: FlashAttention, alg. 1.
 
 use super::*;
@@ -43,7 +43,7 @@ pub struct Attention {
     pub scale: f32,
     /// Positions a token sees at most.
     pub window: Option<u32>,
-    /// Scores are bent to stay below this.
+    /// Bound c of the scores, which become `c·tanh(score / c)`.
     pub softcap: Option<f32>,
     /// Where the output gate comes from.
     pub gate: Gate,
@@ -58,20 +58,20 @@ pub struct Attention {
 /// Where an output gate comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
-    /// There is none.
+    /// No gate.
     None,
-    /// A packed projection `[query, gate]` for each head, of which only the gates are read.
+    /// A packed projection `[query, gate]` for each head, of which only the gates are read; the queries are another input.
     Separate,
-    /// A packed projection, from which the queries are read as well.
+    /// A packed projection, from which the queries are read too.
     Packed,
 }
 
-/// Where each operand of the op is.
+/// Index of each operand among the op's inputs.
 pub(crate) struct Operands {
     pub q_norm: Option<usize>,
     pub k: usize,
     pub k_norm: Option<usize>,
-    /// The row that the gates are in.
+    /// The packed projection with the gates.
     pub gate: Option<usize>,
     pub mask: Option<usize>,
     pub states: usize,
@@ -86,13 +86,13 @@ impl Operands {
 }
 
 impl Attention {
-    /// Attention over caches that are written already, and nothing else.
+    /// Attention over caches that are written already, without gate, rotation, window, softcap or mask.
     pub fn plain(heads: usize, kv_heads: usize, dim: usize, scale: f32) -> Attention {
         let (window, softcap, q_rope, write) = (None, None, None, None);
         Attention { heads, kv_heads, dim, scale, window, softcap, gate: Gate::None, q_rope, write, mask: false }
     }
 
-    /// Numbers from one query to the next.
+    /// Elements from one query to the next.
     pub(crate) fn q_stride(&self) -> usize {
         if self.gate == Gate::Packed { 2 * self.dim } else { self.dim }
     }
@@ -218,12 +218,12 @@ impl OpDef for Attention {
 
     fn cost(&self, site: &OpSite) -> Cost {
         let o = self.operands();
-        // The cache: every visible position once, keys and values; the tokens of this step are in it.
+        // Keys and values of every visible position are read once; this step's positions are among them.
         let token = cache_row(&site.ins[o.states]) + cache_row(&site.ins[o.states + 1]);
         let mut read = Expr::Keys(self.window) * token;
         for (i, sig) in site.ins[..o.states].iter().enumerate() {
             let apart = self.gate == Gate::Separate && o.gate == Some(i);
-            // Of a packed projection beside the queries only the gates.
+            // If the queries are another input, only the gates of the packed projection are read.
             read = read + if apart { Expr::T * (4 * self.heads * self.dim) } else { sig.bytes() };
         }
         let mut written = site.outs[0].bytes();
@@ -280,7 +280,7 @@ impl OpDef for Attention {
                     Case::new(name("window, softcap"), windowed, vec![x(128), state(1, 32), state(1, 32)], b)
                         .within(3e-5),
                 );
-                // Rounding to the cache's type may fall on either side after a rotation: hence the wider bound.
+                // After a rotation, an element may round to either neighbour in the cache's type: hence the wider bound.
                 let tol = if dtype == DType::F32 { 3e-5 } else { 5e-3 };
                 let write = |norm| CacheWrite { pair: true, rope: Some(rope(2, 64, norm)) };
                 let fused = Attention { q_rope: Some(rope(4, 64, None)), write: Some(write(None)), ..plain(4, 2, 64) };
@@ -309,14 +309,14 @@ impl OpDef for Attention {
                 let ins = vec![x(256), x(512), state(2, 64), state(2, 64)];
                 let mut case = Case::new(name("gate apart"), apart, ins, b).within(3e-5);
                 if class == "one" {
-                    // Queries, and the gates alone of the packed projection.
+                    // The queries, and only the gates of the packed projection.
                     let token = 2 * 2 * dtype.row_bytes(64).unwrap_or(0) as u64;
                     case = case.costs(70 * token + 2048, 1024, 70 * 4 * 256 + 9 * 256);
                 }
                 cases.push(case);
             }
         }
-        // Heads of other sizes, and as many to a key head as do not fill a tile or do not fit one.
+        // Heads of other sizes, and groups of query heads for a key head that do not fill a tile or do not fit in one.
         let sizes = [(7, 1, 64), (4, 1, 80), (2, 2, 96), (8, 2, 128), (4, 1, 256), (20, 1, 40), (3, 3, 24)];
         let classes = [
             ("one", (1, 1, 75)),
@@ -333,7 +333,7 @@ impl OpDef for Attention {
                 cases.push(Case::new(name, op, vec![x(heads * dim), state(), state()], b).within(3e-5));
             }
         }
-        // Caches so long that several workgroups share one.
+        // Caches so long that they have several KV splits.
         for (class, b) in [("one", (1, 1, 1300)), ("few", (3, 2, 700)), ("one each of 9", (9, 9, 700))] {
             let state = || Sig::state(Cache { heads: 1, dim: 64 }, DType::F16);
             let name = |what: &str| format!("{what} on a long cache, {class}");
@@ -344,7 +344,7 @@ impl OpDef for Attention {
             let ins = vec![x(128), x(64), x(64), state(), state()];
             cases.push(Case::new(name("window, rope and write"), fused, ins, b).within(5e-3));
         }
-        // Decoding many texts.
+        // Decode of many sequences, one token each.
         for b in [(9, 9, 300), (33, 33, 150), (64, 64, 40), (70, 70, 90)] {
             let name = |what: &str| format!("{what}, one each of {}", b.0);
             let state = |heads, dim| Sig::state(Cache { heads, dim }, DType::F16);

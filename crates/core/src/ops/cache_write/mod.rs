@@ -2,7 +2,7 @@
 //! with the keys normed and rotated on the way.
 //!
 //! Single: `x [T, heads·dim]`, cache → cache. Pair: `k`, `v`, the key norm's weight if there is one, key cache,
-//! value cache → key cache, value cache. Numbers are rounded to the cache's type.
+//! value cache → key cache, value cache. Elements are rounded or quantized to the cache's type.
 
 use super::*;
 use crate::ops::rope::Rope;
@@ -21,7 +21,7 @@ pub const CACHE_TYPES: &[DType] = &[DType::F16, DType::F32, DType::Q8_0];
 /// See the module for inputs, shapes and the formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CacheWrite {
-    /// Writes keys and values.
+    /// Writes keys and values, not one of them alone.
     pub pair: bool,
     /// Rotates (and norms) the keys first; only in a pair.
     pub rope: Option<Rope>,
@@ -39,7 +39,7 @@ impl CacheWrite {
     }
 }
 
-/// Byte range of one head's vector in a cache.
+/// Byte offset of the vector of a head at `offset` of page `page`, in a cache `[page][head][offset]` with rows of `row_bytes`.
 pub fn slot_bytes(cache: Cache, row_bytes: usize, page_len: usize, page: usize, head: usize, offset: usize) -> usize {
     ((page * cache.heads + head) * page_len + offset) * row_bytes
 }

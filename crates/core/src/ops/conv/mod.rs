@@ -1,8 +1,8 @@
-//! Causal convolution over time, each channel by itself, with what it needs of earlier steps in a recurrent state.
+//! Causal depthwise convolution over time; the input rows of earlier steps that it needs are in a recurrent state.
 //!
 //! `y[t, c] = Σ_i w[c, i] · x[t - (taps - 1) + i, c]`, where rows before the sequence's first one are zeros.
 //! Inputs: `x [T, channels]`, `w [channels, taps]`, state `[slot][taps - 1][channels]` (the last inputs, oldest
-//! first), kept in place. Outputs: `[T, channels]`, the state. Without a state, x is a window that has the earlier rows
+//! first), updated in place. Outputs: `[T, channels]`, the state. Without a state, x is a window that has the earlier rows
 //! already (op `window`), and there is one output. With heads, SiLU follows, and the row is split into queries, keys (the
 //! heads of both L2-normed) and values: three outputs `[T, …]` and the state.
 //! Source: Mamba (Gu and Dao, 2023), section 3.4.
@@ -23,20 +23,20 @@ mod cuda;
 /// See the module for inputs, shapes and the formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conv {
-    /// Inputs that an output sees: its own and those before it.
+    /// Input rows that an output sees: its own and those before it.
     pub taps: usize,
-    /// What follows in the fused form.
+    /// In the fused form, the heads for SiLU and L2 norms after the convolution.
     pub heads: Option<Heads>,
 }
 
 /// The packed projection of queries, keys and values of a delta net.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Heads {
-    /// Numbers of all queries of a row, and of all keys.
+    /// Elements of all queries of a row, and as many of all keys.
     pub keys: usize,
-    /// Numbers of all values of a row.
+    /// Elements of all values of a row.
     pub values: usize,
-    /// Numbers of a query or key.
+    /// Elements of one query or key head.
     pub dim: usize,
     /// Epsilon of their L2 norms.
     pub eps: f32,
@@ -50,7 +50,7 @@ impl Heads {
     }
 }
 
-/// Most inputs that an output may see.
+/// Most input rows that an output may see.
 pub const MAX_TAPS: usize = 16;
 
 /// Channels of a work item.
@@ -111,7 +111,7 @@ impl OpDef for Conv {
             for (i, span) in c.batch.seqs.clone().iter().enumerate() {
                 let (slot, start, count) = (span.slot as usize, span.start as usize, span.count as usize);
                 let mut rows = vec![];
-                // Where the sequence's rows begin: a window has its earlier rows in front of them.
+                // First element of the sequence's rows; a window has earlier rows in front of them.
                 let mut from = start * width;
                 match c.ins.get(2) {
                     Some(RefValue::State(_)) if span.is_first_chunk() => rows.resize(old, 0.0),
@@ -163,7 +163,7 @@ impl OpDef for Conv {
                     for t in 0..span.count as usize {
                         let at = (span.start as usize + t) * width + at;
                         let y = c.write(first_out + out, at..at + n);
-                        // Queries and keys are normed besides.
+                        // Outputs 0 and 1, queries and keys, are computed in scratch and then L2-normed.
                         let made = if heads.is_some() && out < 2 { &mut *raw } else { &mut *y };
                         filter.row(c, (0, state_arg), seq, t, from, taps, made);
                         if let Some(heads) = &heads {
@@ -242,7 +242,8 @@ impl OpDef for Conv {
         let mut cases = vec![];
         for (class, (t, s, l)) in [("one", (1, 1, 9)), ("start", (2, 1, 2)), ("few", (7, 3, 9)), ("many", (70, 2, 40))]
         {
-            // x and the filter once, three earlier rows a sequence in and out, four multiply-adds a number.
+            // x and the filter are read once, three earlier rows of each sequence are read and written, and each element takes
+            // four multiply-adds.
             let op = |taps| Conv { taps, heads: None };
             let case = Case::new(format!("4 taps, {class}"), op(4), ins(300, 4), (t, s, l));
             let state = s * 3 * 1200;
@@ -254,7 +255,7 @@ impl OpDef for Conv {
             let window = vec![Sig::slot(Window { rows: 3 }.all_rows(), 300), Sig::weight(300, 4, DType::F32)];
             let case = Case::new(format!("of a window, {class}"), op(4), window, (t, s, l));
             cases.push(case.costs((t + 3 * s) * 1200 + 300 * 16, t * 1200, t * 300 * 8));
-            // Two heads of queries and of keys, and values that are no whole number of blocks: 64 + 64 + 300.
+            // Two heads of queries and of keys, and values that do not fill their last block: 64 + 64 + 300.
             let heads = Heads { keys: 64, values: 300, dim: 32, eps: 1e-6 };
             let case =
                 Case::new(format!("heads, {class}"), Conv { taps: 4, heads: Some(heads) }, ins(428, 4), (t, s, l));
@@ -266,7 +267,7 @@ impl OpDef for Conv {
     }
 }
 
-/// Channels of a work item: `n` from `from` on, which go to place `at` of the rows (of `width`) of an output.
+/// Channels `from..from + n` of a work item, which go to column `at` of output `out` with rows of `width`.
 #[derive(Clone, Copy)]
 struct Block {
     out: usize,
@@ -277,7 +278,7 @@ struct Block {
 }
 
 impl Conv {
-    /// The work items of a sequence: a head where heads are normed, some channels elsewhere.
+    /// The work items of a sequence: one for each head of queries and keys, and one for every [`CHANNELS`] other channels.
     fn blocks(&self, channels: usize) -> Vec<Block> {
         let outputs = match &self.heads {
             None => vec![(channels, CHANNELS)],
@@ -292,7 +293,7 @@ impl Conv {
         blocks
     }
 
-    /// The filter and the state fit x.
+    /// Checks that the shapes of filter and state match x.
     pub(crate) fn check(&self, x: &Sig, w: &Sig, state: Option<&Sig>) -> Result<(), ShapeError> {
         let fail = |why: String| Err(ShapeError { op: Self::NAME, why });
         if !(2..=MAX_TAPS).contains(&self.taps) {
@@ -311,7 +312,7 @@ impl Conv {
     }
 }
 
-/// The filter as a kernel applies it: also used inside the delta net, on the channels of a head.
+/// The filter as a CPU kernel applies it; the delta net also uses it, on the channels of a head.
 #[derive(Clone, Copy)]
 pub(crate) struct Filter {
     pub taps: usize,
@@ -320,7 +321,7 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    /// Turns the filters of `n` channels into one row of `n` for each tap.
+    /// Transposes the filters of `n` channels to f32 `[taps, n]`.
     pub fn load(self, weight: &[u8], from: usize, n: usize, out: &mut [f32]) {
         let row_bytes = self.dtype.row_bytes(self.taps).unwrap_or(0);
         let stored = &weight[from * row_bytes..(from + n) * row_bytes];
@@ -337,8 +338,8 @@ impl Filter {
         }
     }
 
-    /// Row `t` of a sequence's rows in this step, for the channels `from..from + out.len()`. `args` are x and the
-    /// state, which is as it was before the step; without a state, x is a window.
+    /// Output row `t` of a sequence in this step, for the channels `from..from + out.len()`. `x_arg` and `state_arg` are the
+    /// args of x and of the state, which must not be updated yet; without a state, x is a window.
     #[allow(clippy::too_many_arguments)]
     pub fn row(
         self,
@@ -353,7 +354,7 @@ impl Filter {
         let (span, n) = (&c.batch.seqs[seq], out.len());
         out.fill(0.0);
         for tap in 0..self.taps {
-            // Row of the input, counted from the oldest one in the state.
+            // Input row, counted from the oldest row in the state.
             let row = t + tap;
             let of_step = |row: usize| {
                 let at = (span.start as usize + row) * self.channels + from;
@@ -373,12 +374,12 @@ impl Filter {
         }
     }
 
-    /// Keeps the last rows of a sequence's channels `from..from + n` for the next step.
+    /// Updates the state with the last rows of a sequence's channels `from..from + n`, for the next step.
     pub fn keep(self, c: &CpuCall, (x_arg, state_arg): (usize, usize), seq: usize, from: usize, n: usize) {
         let span = &c.batch.seqs[seq];
         let (count, old) = (span.count as usize, self.taps - 1);
         let place = |row: usize| (span.slot as usize * old + row) * self.channels + from;
-        // Rising order: a row that moves down is read before it is overwritten.
+        // In ascending order, each row of the state is read before it is overwritten.
         for row in 0..old {
             let at = place(row);
             let out = c.write(state_arg, at..at + n);

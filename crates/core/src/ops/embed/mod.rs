@@ -1,4 +1,6 @@
-//! Rows of the embedding table, one per token id, times a factor. Inputs: table `[vocabulary, width]`. `[T, width]`.
+//! Rows of the embedding table, one for each token id, times a factor.
+//!
+//! Input: table `[vocabulary, width]`. Output: `[T, width]`.
 
 use super::*;
 use crate::codegen::wgsl;
@@ -7,7 +9,7 @@ use onetrip_ir::tensor::{Layout, tile_layout};
 
 mod cuda;
 
-/// Rows of the embedding table, one per token id, times a factor.
+/// See the module for inputs and shapes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Embed {
     /// Factor on the rows (Gemma: the square root of the width).
@@ -84,7 +86,7 @@ impl OpDef for Embed {
         w.bind("pending_tokens", "u32", Arg::PendingTokens, Access::Read);
         w.number("VOCABULARY", table.rows.constant().unwrap_or(1) as usize);
         w.number("K", table.width);
-        // A table larger than one binding lies in shards: each row in one of them.
+        // A table larger than one binding is bound as shards; each row is in one of them.
         let (mut number, mut first) = (String::new(), 0);
         for (i, (arg, shard)) in wgsl::shards(site, 0).into_iter().enumerate() {
             let name = format!("table{i}");

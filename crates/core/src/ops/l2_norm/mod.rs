@@ -1,6 +1,6 @@
-//! `y = x / sqrt(Σx² + eps)` over groups of `dim` numbers. Input and output: `[rows, groups·dim]`. Sums in f32.
+//! `y = x / sqrt(Σx² + eps)` over groups of `dim` elements. Input and output: `[rows, groups·dim]`. Sums in f32.
 //!
-//! With a `view`, the input is a wider row of which only these columns are read, in place.
+//! With a `view`, the input is a wider row, of which only these columns are read in place.
 
 use super::*;
 use crate::codegen::wgsl::{Wgsl, caps};
@@ -10,19 +10,19 @@ use onetrip_ir::tensor::Slice;
 
 mod cuda;
 
-/// `y = x / sqrt(Σx² + eps)` over groups of `dim` numbers.
+/// `y = x / sqrt(Σx² + eps)` over groups of `dim` elements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct L2Norm {
     /// Added to the sum of squares.
     pub eps: f32,
-    /// Numbers normalized together: a head's size.
+    /// Elements normalized together: a head's size.
     pub dim: usize,
-    /// Reads these columns of its input.
+    /// Strided view: the columns of the input that the op reads in place.
     pub view: Option<Slice>,
 }
 
 impl L2Norm {
-    /// Normalizes one group in place. The root-mean-square norm with `eps / dim` is this norm times `sqrt(dim)`.
+    /// Normalizes one group `x` to `out`. The root-mean-square norm with `eps / dim` is this norm times `sqrt(dim)`.
     pub(crate) fn group(&self, c: &CpuCall, x: &[f32], out: &mut [f32]) {
         let dim = self.dim as f32;
         (c.simd.rms_norm)(x, None, self.eps / dim, out);
@@ -112,7 +112,7 @@ impl OpDef for L2Norm {
         vec![
             // 5 rows of 16 heads of 128.
             Case::new("heads", op(128), vec![x(2048)], b).costs(5 * 8192, 5 * 8192, 5 * 3 * 2048),
-            // The keys alone of rows of 320.
+            // Only the keys of rows of 320.
             Case::new("columns", L2Norm { view: Some(keys), ..op(32) }, vec![x(320)], b).costs(2560, 2560, 5 * 3 * 128),
             Case::new("odd groups", op(33), vec![x(99)], b),
             Case::new("nearly zero", op(32), vec![x(64)], b).between(0, -1e-3, 1e-3),

@@ -1,8 +1,8 @@
-//! `y = x / sqrt(mean(x²) + eps)` over groups of `dim` numbers, then optionally `· w`, and what [`With`] says of another
-//! value. Sums in f32.
+//! `y = x / sqrt(mean(x²) + eps)` over groups of `dim` elements, then optionally `· w`; [`With`] fuses a residual, a gate or a
+//! sum with a second value. Sums in f32.
 //!
-//! Inputs: `x [rows, groups·dim]` (with a `view`, a wider row of which only these columns are read, in place), then the
-//! weight `[1, dim]` if `weight`, then the other value (like x). Outputs: y; with a sum, the sum and then y.
+//! Inputs: `x [rows, groups·dim]` (with a `view`, a wider row, of which only these columns are read in place), then the
+//! weight `[1, dim]` if `weight`, then the second value (shaped like y). Outputs: y; with a sum, the sum and then y.
 
 use super::*;
 use crate::codegen::wgsl::{Wgsl, caps};
@@ -19,26 +19,26 @@ pub(crate) mod cuda;
 pub struct RmsNorm {
     /// Added to the mean square.
     pub eps: f32,
-    /// Numbers normalized together: a head's size, or [`WHOLE_ROW`].
+    /// Elements normalized together: a head's size, or [`WHOLE_ROW`].
     pub dim: usize,
     /// Multiply by a weight.
     pub weight: bool,
-    /// What is done with another value.
+    /// How a second value is fused.
     pub with: With,
-    /// Reads these columns of its input.
+    /// Strided view: the columns of the input that the op reads in place.
     pub view: Option<Slice>,
 }
 
-/// What a norm does with another value.
+/// How a second value is fused into a norm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum With {
-    /// There is none.
+    /// There is no second value.
     Nothing,
     /// Adds it to the normed rows.
     Residual,
     /// Multiplies the normed rows by its SiLU.
     Gate,
-    /// Adds it before: the sum is normed, and is an output too.
+    /// Adds it before the norm; the sum is an output too.
     Sum,
 }
 
@@ -46,7 +46,7 @@ pub enum With {
 pub const WHOLE_ROW: usize = usize::MAX;
 
 impl RmsNorm {
-    /// The norm alone.
+    /// The norm without weight, second value or view.
     pub fn plain(eps: f32, dim: usize) -> RmsNorm {
         RmsNorm { eps, dim, weight: false, with: With::Nothing, view: None }
     }
@@ -56,12 +56,12 @@ impl RmsNorm {
         RmsNorm { weight: true, ..RmsNorm::plain(eps, dim) }
     }
 
-    /// This is a norm and its weight, on whole rows or on columns of them, and nothing else.
+    /// True for a norm with a weight and without a second value, with or without a view.
     pub fn is_weighted(&self) -> bool {
         self.weight && self.with == With::Nothing
     }
 
-    /// Numbers normalized together in rows of `width`.
+    /// Elements normalized together in rows of `width`.
     pub fn group(&self, width: usize) -> usize {
         if self.dim == WHOLE_ROW { width } else { self.dim }
     }
@@ -255,13 +255,13 @@ impl OpDef for RmsNorm {
             Case::new("per head", op(64, true, false), vec![x(576), w(64)], b),
             // 4 of every 8 heads of 64.
             Case::new("columns", queries, vec![x(512), w(64)], b).costs(5 * 1024 + 256, 5 * 1024, 4 * 5 * 256),
-            // A gate for 4 heads of 64 with one weight: a SiLU and a product besides.
+            // A gate for 4 heads of 64 that share one weight: it adds a SiLU and a product.
             Case::new("gate", with(64, With::Gate), vec![x(256), w(64), x(256)], b).costs(
                 10 * 1024 + 256,
                 5 * 1024,
                 13 * 5 * 256,
             ),
-            // Both values are read, their sum and its norm written.
+            // Both values are read; their sum and its norm are written.
             Case::new("sum", with(WHOLE_ROW, With::Sum), vec![x(640), w(640), x(640)], b).costs(
                 11 * 2560,
                 10 * 2560,

@@ -1,57 +1,58 @@
-//! Rotary frequencies: the plain ones and the ways of stretching them to longer contexts.
+//! Rotary frequencies: the plain ones, and the ways of scaling them for longer contexts.
 
 use onetrip_ir::batch::RopeSpec;
 
-/// How a rotary embedding is set up.
+/// Parameters of a model's rotary position embedding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeConfig {
     /// Base of the frequencies (theta).
     pub base: f32,
     /// Rotated elements of a head.
     pub dim: usize,
-    /// How it was stretched.
+    /// How the frequencies are scaled for longer contexts.
     pub scaling: Scaling,
 }
 
-/// Ways of stretching.
+/// Ways of scaling rotary frequencies for contexts longer than the original one.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scaling {
-    /// Not at all.
+    /// Frequencies are not scaled.
     None,
     /// All positions divided by a factor.
     Linear {
         /// The factor.
         factor: f32,
     },
-    /// YaRN (Peng et al., 2023): low frequencies divided, high ones kept, a ramp between, attention made sharper.
+    /// YaRN (Peng et al., 2023): low frequencies are divided by `factor`, high ones kept, with a linear ramp between them;
+    /// cosine and sine get a factor that sharpens attention.
     Yarn {
-        /// The factor.
+        /// Divisor of low frequencies.
         factor: f32,
-        /// Context before stretching.
+        /// Positions of the original context.
         original: f32,
         /// Factor on cosine and sine, where it is not `0.1 ln(factor) + 1`.
         attention: Option<f32>,
         /// Rotations over the original context above which a frequency is kept.
         beta_fast: f32,
-        /// Rotations below which it is divided.
+        /// Rotations over the original context below which a frequency is divided.
         beta_slow: f32,
     },
-    /// Llama 3's: low frequencies divided, high ones kept, smooth between.
+    /// Llama 3: low frequencies are divided by `factor`, high ones kept, with a linear ramp between them.
     Llama3 {
-        /// The factor.
+        /// Divisor of low frequencies.
         factor: f32,
-        /// Divided below this share of the original context.
+        /// Rotations over the original context below which a frequency is divided.
         low: f32,
-        /// Kept above this share.
+        /// Rotations over the original context above which a frequency is kept.
         high: f32,
-        /// Context before stretching.
+        /// Positions of the original context.
         original: f32,
     },
 }
 
-/// A number of a scaling, its keys after `rope.scaling.` (GGUF) and `rope_scaling.` (`config.json`), and its range.
+/// A parameter of a scaling, its keys after `rope.scaling.` (GGUF) and `rope_scaling.` (`config.json`), and its range.
 pub struct Part {
-    /// The number.
+    /// Its value in this model.
     pub value: f32,
     /// Its key in a GGUF file, after `rope.scaling.`.
     pub gguf: &'static str,
@@ -64,7 +65,7 @@ pub struct Part {
 }
 
 impl Scaling {
-    /// The numbers to check. Beyond the ranges angles would not be finite, or no model has been made.
+    /// The parameters to check. Outside their ranges, angles would not be finite, or no known model has such values.
     pub fn numbers(&self) -> Vec<Part> {
         let part = |value, gguf, json, low, high| Part { value, gguf, json, low, high };
         let factor = |x| part(x, "factor", "factor", 1e-3, 1e6);
@@ -93,7 +94,8 @@ impl Scaling {
 }
 
 impl RopeConfig {
-    /// Frequencies and factor. `divisors`, one a pair, are those that some files bring along (Llama 3 in GGUF).
+    /// Frequencies of all pairs, and the factor on cosine and sine. `divisors` are one divisor for each pair, which some files
+    /// contain (Llama 3 in GGUF).
     pub fn spec(&self, divisors: Option<&[f32]>) -> RopeSpec {
         let pairs = self.dim / 2;
         let base = self.base as f64;
@@ -103,7 +105,7 @@ impl RopeConfig {
             Scaling::None => (plain, 1.0),
             Scaling::Linear { factor } => (plain.iter().map(|f| f / factor as f64).collect(), 1.0),
             Scaling::Yarn { factor, original, attention, beta_fast, beta_slow } => {
-                // Index of the pair that turns so many times over the original context.
+                // Index of the pair that rotates `turns` times over the original context.
                 let pair =
                     |turns: f32| self.dim as f64 * (original as f64 / (turns as f64 * tau)).ln() / (2.0 * base.ln());
                 let low = pair(beta_fast).floor().max(0.0);
@@ -126,7 +128,7 @@ impl RopeConfig {
             }
         };
         let divide = |(i, f): (usize, f64)| match divisors.and_then(|d| d.get(i)) {
-            // A divisor that makes no finite frequency is passed over.
+            // A divisor that does not give a finite frequency is ignored.
             Some(&d) if d > 0.0 && ((f / d as f64) as f32).is_finite() => (f / d as f64) as f32,
             _ => f as f32,
         };

@@ -1,9 +1,9 @@
 //! Rotary position embedding of heads, optionally after a per-head norm.
 //!
 //! A pair `(a, b)` of a head becomes `(a cos - b sin, a sin + b cos)` with the angle of its position and pair.
-//! Pairs are `(2i, 2i+1)`, or `(i, i + pairs)` ("neox" order). Numbers beyond `2·pairs` of a head stay.
-//! Inputs: `x [T, heads·dim]` (with a `view`, a wider row of which only these columns are read, in place), then the
-//! norm's weight `[1, dim]` if there is a norm. Source: RoFormer, eq. 34.
+//! Pairs are `(2i, 2i+1)`, or `(i, i + pairs)` ("neox" order). Elements of a head from `2·pairs` are copied unchanged.
+//! Inputs: `x [T, heads·dim]` (with a `view`, a strided view: a wider row, of which only these columns are read in place),
+//! then the norm's weight `[1, dim]` if there is a norm. Output: `[T, heads·dim]`. Source: RoFormer, eq. 34.
 
 use super::*;
 use crate::ops::rms_norm::RmsNorm;
@@ -16,7 +16,7 @@ pub(crate) mod cuda;
 pub mod frequencies;
 pub(crate) mod wgsl;
 
-/// Rotary position embedding of heads, optionally after a per-head norm.
+/// See the module for inputs, shapes and the formula.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     /// Heads in a row.
@@ -27,11 +27,11 @@ pub struct Rope {
     pub pairs: usize,
     /// Pairs are `(i, i + pairs)` instead of `(2i, 2i + 1)`.
     pub neox: bool,
-    /// Which rotary table of the step batch.
+    /// Index of a rotary table of the step batch.
     pub table: usize,
     /// Norm each head first, with this epsilon and a weight.
     pub norm: Option<f32>,
-    /// Reads these columns of its input.
+    /// Strided view: the columns of the input that the op reads in place.
     pub view: Option<Slice>,
 }
 

@@ -1,8 +1,8 @@
 //! Attention on the CPU.
 //!
 //! - `decode` (up to 8 rows): one work item per (token, query head). A fused cache write needs no barrier: each item
-//!   recomputes this step's keys in its scratch, rounded as the cache rounds them, and the item of the first head of a
-//!   group stores the keys of its own token; no item reads from the cache what the same dispatch writes.
+//!   recomputes this step's K/V in its scratch, rounded as the cache rounds them, and the item of the first head of a
+//!   group stores the K/V of its own token; no item reads from the cache the K/V that the same dispatch writes.
 //! - `prefill` (more rows): one work item per (16 queries of a sequence, head), with an online softmax over blocks of keys
 //!   (running maximum and sum). A fused cache write is a launch of its own before it.
 
@@ -13,12 +13,12 @@ use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::cpu::scratch::Scratch;
 use onetrip_ir::simd::{FloatKind, Mix};
 
-/// Queries of a block item.
+/// Queries of a `prefill` work item.
 const QUERIES: usize = 16;
-/// Keys of a block item at a time.
+/// Keys of a block of `prefill`, and rows that `decode` dequantizes at a time.
 const KEYS: usize = 64;
 
-/// One of the two caches as a kernel reads it.
+/// The key cache or the value cache as a kernel reads it.
 #[derive(Clone, Copy)]
 struct CacheSide {
     arg: usize,
@@ -28,7 +28,7 @@ struct CacheSide {
 }
 
 impl CacheSide {
-    /// Runs of adjacent positions `from..to` of a head: (first position, bytes of the run's vectors).
+    /// The positions `from..to` of a head as runs within one page each: (first position, bytes of the run's vectors).
     fn runs<'a>(
         self,
         c: &'a CpuCall,
@@ -136,7 +136,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     let Some(write) = &op.write else {
         return Lowering::one(site, "attention/prefill", grid, 1, op.cost(site), code);
     };
-    // Two launches: the write, then attention that reads what was written.
+    // Two launches: the cache write, then attention, which reads the cache.
     let ins = o.of_write().map(|i| site.ins[i].clone()).collect();
     let write_site = OpSite { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
     let Lowering::Steps { mut launches, .. } = write.cpu(&write_site) else {
@@ -184,8 +184,8 @@ fn decode(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: CacheSide, vs:
             let seq = c.batch.seq[row] as usize;
             let (pos, span) = (c.batch.positions[row], &c.batch.seqs[seq]);
             let first = op.window.map_or(0, |w| (pos + 1).saturating_sub(w));
-            // Positions from `step_first` on are of this step: made here if this op writes, read from the cache if it does not.
-            // Either way they are added up apart from the older ones, so that fused and not gives the same bits.
+            // Positions from `step_first` on are this step's: their K/V are computed here if this op writes the cache, else
+            // read from it. Both forms sum them separately from older positions, so that they give the same bits.
             let step_first = (span.length - span.count).max(first);
             let sizes =
                 [dim * 4, longest * 4, dim * 4, KEYS * dim * 4, step_max * ks.row_bytes, step_max * vs.row_bytes];
@@ -269,7 +269,7 @@ fn prefill(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: CacheSide, vs
     let (o, dim, group) = (op.operands(), op.dim, op.heads / op.kv_heads);
     while let Some(range) = c.items.take() {
         for item in range {
-            // The grid counts blocks as if every sequence had a broken one; the surplus items find no block.
+            // The grid is sized as if every sequence ended in a partial block; surplus items find no block.
             let Some((seq, row, n)) = query_block(c, item / op.heads) else { continue };
             let head = item % op.heads;
             let sizes = [QUERIES * dim, KEYS * dim, KEYS * dim, QUERIES * KEYS, QUERIES * dim];
@@ -301,7 +301,7 @@ fn prefill(c: &CpuCall, scratch: &mut Scratch, op: &Attention, ks: CacheSide, vs
                 for i in 0..n {
                     let scores = &mut p[i * KEYS..i * KEYS + keys];
                     softcap(c, op.softcap, scores);
-                    // Hide what this token does not see.
+                    // The causal and window mask of this token.
                     let own = pos + i as u32;
                     let visible = (own + 1).saturating_sub(from).min(keys as u32) as usize;
                     let hidden = (lowest(own).saturating_sub(from) as usize).min(keys);
@@ -351,7 +351,7 @@ fn dequantize(c: &CpuCall, side: CacheSide, seq: usize, head: usize, from: u32, 
     }
 }
 
-/// Keys of `n` adjacent positions of one page, turned: `[dim][KEYS]`. `dequantized` is scratch for quantized caches.
+/// Keys of `n` adjacent positions of one page, transposed: `[dim][KEYS]`. `dequantized` is scratch for quantized caches.
 #[allow(clippy::too_many_arguments)]
 fn dequantize_keys(
     c: &CpuCall,

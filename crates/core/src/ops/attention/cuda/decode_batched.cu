@@ -1,27 +1,30 @@
-// Paged split-KV attention of many rows, each the one token of its sequence, over caches in f16, on tensor cores. The unit of work
-// is a split: one row, HPB (at most 8) query heads of one key head, and a range of the visible positions. Where rows are fewer
-// than resident blocks, or one row is far longer than the others, a row has several splits; their partials go to memory, and
-// the block that finishes a row last combines them.
+// Paged split-KV attention of many rows, each the one token of its sequence, over caches in f16, on tensor cores. The unit of
+// work is a split: one row, HPB (at most 8) query heads of one key head, and a range of the visible positions. Where rows are
+// fewer than resident blocks, or one row is far longer than the others, a row has several splits; their partials go to memory,
+// and the block that finishes a row last combines them.
 //
-// A warp works on STEP positions at a time while cp.async brings the keys and values of the next ones to its shared-memory stage:
-// as much of the cache as fits is requested before the dependency wait for this step's Q/K/V. Operands are split into two f16 numbers
-// as in decode_split_kv_mma.cu. This step's key and value are computed in shared memory and placed into the tile that holds their
-// position; no block reads from the cache what the same launch writes.
+// A warp works on tiles of STEP positions. It has one shared-memory stage for keys and one for values: while it works on one of
+// them, cp.async fills the other. The first tile of every warp is requested before the dependency wait for this step's Q/K/V.
+// Queries and softmax weights are split into two f16 values as in decode_split_kv_mma.cu. This step's key and value are
+// computed in shared memory and copied into the tile that holds their position; no block reads from the cache the K/V that the
+// same launch writes.
 //
 // On an H200, Llama-8B at 300 positions, in a chain of layers with dependent launch, the cache's write included: 9, 16, 32 and
 // 64 rows; 32 rows of 4,096; 31 rows of 300 with one of 16,000. Bytes at 4.2 TB/s: 2.6, 4.7, 9.4, 18.7; 128; 25 µs.
 // v1 (the cache's write, then prefill_mma.cu): 16.8, 18.7, 26.7, 52; 150; 354.
-// v2 (decode_split_kv_mma.cu without clusters, not kept): 11.4, 12.7, 15.2, 32.5; 146; 388. Two tiles ahead: 9.8, 10.1, 14.1, 28.3; 132.
-// v3: tiles in shared memory, four warps a block, more blocks than the device holds at once: 8.2, 10.1, 15.3, 31.1; 171; 46. Where
-//     twice as many splits as rows did not fit the device at once, the second wave of blocks set the time.
+// v2 (decode_split_kv_mma.cu without clusters, not kept): 11.4, 12.7, 15.2, 32.5; 146; 388. With two tiles in flight: 9.8,
+//     10.1, 14.1, 28.3; 132.
+// v3: tiles in shared memory, four warps a block, more blocks than the device holds at once: 8.2, 10.1, 15.3, 31.1; 171; 46.
+//     Where twice as many splits as rows did not fit the device at once, the second wave of blocks set the time.
 // v4: eight warps, a persistent grid of resident blocks: 9.6, 12.2, 15.2, 29.0; 147; 50. Sixteen warps: 22.5 for 32 rows;
 //     three blocks of eight warps an SM: 19.1.
-// v5: where `gemm_skinny.cu` is the only consumer, the output is written in its MMA fragment layout: a dispatch less. Copies of a tile
-//     within a page have fixed distances; the tile scheduler assigns splits once a block, by warp reductions.
+// v5: where `gemm_skinny.cu` is the only consumer, the output is written in its MMA fragment layout: a dispatch less. Copies of
+//     a tile that lies within one page have constant strides; the tile scheduler assigns splits once a block, by warp
+//     reductions.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define DP ((DIM + 15) / 16 * 16)
-// 16-byte vectors in a row. Where the vectors of a row are swizzled, rows of a tile begin in the same bank; else rows are padded, so
-// that they begin in different banks: either way there is no bank conflict.
+// 16-byte vectors in a row of a tile. In rows of a multiple of 128 bytes they are swizzled; other rows are padded. Either way
+// ldmatrix has no bank conflicts.
 #define VECTORS (DP / 8)
 #define SWIZZLED (VECTORS % 8 == 0)
 #define ROW_STRIDE (SWIZZLED ? DP : DP + 8)
@@ -29,23 +32,26 @@ typedef CacheRow<CACHE_F16, DIM> Row;
 #define TILE (STEP * ROW_STRIDE)
 // Floats from one head to the next in shared memory, padded against bank conflicts.
 #define HEAD_STRIDE (DIM + 4)
-// Four elements of the output each.
+// Groups of four output elements that each thread computes.
 #define OUTPUTS ((HPB * DIM / 4 + THREADS - 1) / THREADS)
 
 DEVICE u32 swizzled_index(u32 row, u32 vector) { return row * ROW_STRIDE + (SWIZZLED ? vector ^ row % 8 : vector) * 8; }
 
+// A split: its row, its group of HPB heads (`block`), its number among the `splits` of that row and group, and the index of the
+// first of their partials in KV_PARTIALS.
 struct Work {
     u32 row, block, split, splits, first;
 };
-// What part number `place` of all is, where there are so many; the number of all. Parts beyond one a row and group of heads go
-// to rows by their lengths, as many as fill RESIDENT_BLOCKS blocks, and EXTRA at least.
+// Tile scheduler: finds the split at index `place` in the order of rows, and returns the number of splits. `work` is unchanged
+// if there are fewer. Every row and group of heads has one split. Further splits are distributed over rows in proportion to
+// their lengths, for at least LEAST positions a split: as many as fill RESIDENT_BLOCKS blocks, but at least EXTRA.
 DEVICE u32 schedule(const Batch& batch, u32 place, Work& work) {
     const u32 lane = lane_index(), rows = batch.t(), groups = HEADS / HPB;
     auto steps = [&](u32 row) { return row < rows ? (min(batch.position(row), WINDOW - 1) + STEP) / STEP : 0; };
     u32 all = 0;
     for (u32 r = lane; r < rows; r += 32) all += steps(r);
     all = warp_total(all);
-    // Without a counter for every row and group, each has one part.
+    // If there are fewer semaphores than rows times groups, each row and group has one split and needs no semaphore.
     const u32 more = rows * groups > COUNTERS ? 0 : max((RESIDENT_BLOCKS - min(rows * groups, (u32)RESIDENT_BLOCKS)) / groups, (u32)EXTRA / groups);
     u32 first = 0;
     for (u32 begin = 0; begin < rows; begin += 32) {
@@ -69,14 +75,15 @@ DEVICE u32 schedule(const Batch& batch, u32 place, Work& work) {
     }
     return first * groups;
 }
-// Four elements of the output from number `at` of a row on, divided and gated. Of pieces a lane writes half a one: of eight
-// numbers the lane beside it has the other four, which make pairs with its own. All lanes of a warp come here, with or without
-// numbers.
+// Epilogue of four output elements, from element `at` of a row: division by the softmax sum, the output gate and the store. In
+// MMA fragment layout, two neighbouring lanes have eight elements of which the layout pairs the first four with the last four:
+// they exchange elements, and each stores half of the fragment. All lanes of a warp must call this, with `is_there` false if
+// they have no elements.
 DEVICE void finish(const Args& A, bool is_there, u32 row, u32 at, float4 y, float sum, const float4& gate) {
     y.x /= sum, y.y /= sum, y.z /= sum, y.w /= sum;
     if (GATE) y.x *= sigmoid(gate.x), y.y *= sigmoid(gate.y), y.z *= sigmoid(gate.z), y.w *= sigmoid(gate.w);
     if (OUT_FRAGMENT) {
-        // A head begins at a multiple of eight, so the second four are an odd lane's.
+        // A head begins at a multiple of eight elements, so an odd lane has the last four.
         const bool is_second = lane_index() % 2 == 1;
         const u32 xy = to_half2(y.x, y.y), zw = to_half2(y.z, y.w);
         const u32 others = __shfl_xor_sync(FULL, is_second ? xy : zw, 1);
@@ -88,7 +95,7 @@ DEVICE void finish(const Args& A, bool is_there, u32 row, u32 at, float4 y, floa
     }
 }
 
-// The last block of a row's parts adds them up.
+// The block that finishes a row's last split combines the splits, in their order.
 COLD void combine_last(const Args A, const Work work, u32 row, u32 head0, const float4 (&gates)[OUTPUTS]) {
     __shared__ bool is_last;
     const float* partials = KV_PARTIALS + (size_t)work.first * (HPB * PARTIAL);
@@ -119,7 +126,7 @@ KERNEL {
     uint4* q_fragments = dynamic + WARPS * 2 * TILE / 8;           // [DP / 16][32]: a lane's two pairs, high and low
     u8* step_k = (u8*)(q_fragments + DP / 16 * 32);
     u8* step_v = step_k + (WRITE ? Row::BYTES : 0);
-    float* q = (float*)(step_v + (WRITE ? Row::BYTES : 0));        // [HPB][HEAD_STRIDE], and room for a key
+    float* q = (float*)(step_v + (WRITE ? Row::BYTES : 0));        // [HPB][HEAD_STRIDE], then one head for this step's key
     float* turns = q + (HPB + 1) * HEAD_STRIDE;                     // [2][Q_PAIRS]
     const Args A = ARGS;
     allow_next();
@@ -139,10 +146,11 @@ KERNEL {
         const u32 first = pos + 1 > WINDOW ? pos + 1 - WINDOW : 0, step_first = WRITE ? pos : pos + 1;
         const u32 share = ((pos - first + STEP) / STEP + work.splits - 1) / work.splits * STEP;
         const u32 from = first + work.split * share, to = min(from + share, pos + 1);
-        // Row i is sequence i's.
+        // Every sequence has one row, so row i belongs to sequence i.
         const u32* pages = batch.w + batch.w[8] + row * batch.w[9];
 
-        // A lane's vectors of a tile lie a whole number of rows apart where the vectors of a row divide the lanes.
+        // Requests the keys or values of a warp's tile with cp.async; this step's position is left to `add_step_kv`. Within one
+        // page, the addresses of a lane's vectors have constant strides if VECTORS divides 32.
         auto fetch = [&](u32 tile, u16* to_tile, const u8* cache) {
             if (tile < to) {
                 const u32 first_page = tile / page_len, first_offset = tile - first_page * page_len;
@@ -210,7 +218,7 @@ KERNEL {
         Softmax of = {{-INFINITE, -INFINITE}, {0, 0}};
 #pragma unroll
         for (int i = 0; i < DP / 16; i++) acc[i][0] = 0, acc[i][1] = 0, acc[i][2] = 0, acc[i][3] = 0;
-        // This step's key or value comes in its place.
+        // Copies this step's key or value to its position in the tile.
         auto add_step_kv = [&](u16* to_tile, const u8* from_row) {
             if (WRITE && tile + STEP > step_first) {
                 __syncwarp();
@@ -222,7 +230,7 @@ KERNEL {
         for (; tile < to; tile += WARPS * STEP) {
             copies_wait<1>();
             add_step_kv(keys, step_k);
-            // Four sums, so that few products wait for each other.
+            // Four accumulators shorten the chain of dependent mma instructions.
             float s[4][4];
 #pragma unroll
             for (int i = 0; i < 4; i++) s[i][0] = 0, s[i][1] = 0, s[i][2] = 0, s[i][3] = 0;
@@ -238,7 +246,7 @@ KERNEL {
             fetch(tile + WARPS * STEP, keys, KEYS);
             float f[2];
             u32 high[2], low[2];
-            // The warp's first position is always one.
+            // The loop ensures tile < to, so at least one key is valid.
             weigh(s, to - tile, of, f, high, low);
             copies_wait<1>();
             add_step_kv(values, step_v);
@@ -253,7 +261,7 @@ KERNEL {
             __syncwarp();
             fetch(tile + WARPS * STEP, values, VALUES);
         }
-        // Over the warps: each leaves its part where its tiles were.
+        // Reduction over the warps: each stores its partial result over its own tiles.
         float* mine = (float*)keys;  // [HPB][HEAD_STRIDE]
 #pragma unroll
         for (int h = 0; h < 2; h++) {
@@ -296,7 +304,7 @@ KERNEL {
             }
         }
         __syncthreads();
-        // What follows is rare and far from here: a block whose parts are all done leaves without passing it.
+        // Combining splits is rare, and its code is kept out of line: a block that has no more work returns before it.
         if (work.splits == 1 && place + RESIDENT_BLOCKS >= places) return;
         if (work.splits > 1) combine_last(A, work, row, head0, gates);
     }

@@ -1,29 +1,31 @@
-// Attention of up to 8 rows over caches in f16, on tensor cores. A block is one token, HPB (at most 8) query heads of one key
-// head, and a part of the visible positions; CLUSTER blocks reach into each other's shared memory to add their parts up, and
-// where positions are many, CLUSTERS of those leave sums in memory for the last block of all.
+// Split-KV attention of up to 8 rows over caches in f16, on tensor cores. A thread block has one token, HPB (at most 8) query
+// heads of one key head, and one range (split) of the visible positions. The CLUSTER blocks of a cluster combine their splits
+// through distributed shared memory. Where positions are many, a token and key head has up to CLUSTERS clusters; each leaves a
+// partial in memory, and the block that finishes last combines the partials, in their order.
 //
-// Keys and values go from memory straight into the registers that the tensor cores want: a product does not mind in which
-// order its sum runs, so dimensions are counted as 16-byte loads bring them. Scores are keys x heads, outputs dimensions x
-// heads; queries and weights are two f16 numbers each, the second what the first one's rounding left, which keeps f32's
-// exactness. Keys and values of this step are made in shared memory where the op writes the cache; nobody reads from the
-// cache what the same launch writes.
+// Keys and values are loaded from memory straight into A fragments of mma.sync. The order in which a product sums its elements
+// does not matter, so the k dimension is permuted to the order in which 16-byte loads place elements in lanes. The score
+// product has shape keys x heads, the output product elements x heads. Queries and softmax weights are each the sum of two f16
+// values, of which the second holds the rounding error of the first; this keeps the accuracy of f32. Where the op writes the
+// cache, this step's K/V are computed in shared memory; no block reads from the cache the K/V that the same launch writes.
 //
-// v1, v2 (decode_split_kv_simt.cu): f32 multiply-adds, lanes that share keys; 11.5 µs at 256 positions (0.5B and 8B) in a whole tick on an
-//     H200.
+// v1, v2 (decode_split_kv_simt.cu): f32 multiply-adds, lanes that share keys; 11.5 µs at 256 positions (0.5B and 8B) in a whole
+//     tick on an H200.
 // v3: this kernel, at first 4.9 µs (8B), 3.9 (0.5B) and 7.1 (9B) at 256 positions where v2 has 7.8, 7.4 and 10.6 in the same
-//     loop; 48 at 32,000 (8B) where v2 has 89. Clocks showed 1300 cycles for a last barrier that waited for stores and 1800 for
-//     the reduction over warps, whose partials had bank conflicts; a long loop divided by a page's length for every row.
-// v4: no order at the last barrier, heads padded by an odd number of banks, pages counted on: 4.3 to 4.8, 3.7 and 6.7; with five clusters, 320
-//     blocks 41 at 32,000 (3.2 TB/s). Two tiles ahead: 11.4 instead of 13.8 (0.5B, 32,000), but 66 for heads of 128, whose
-//     clusters then no longer fit. Eight rows of 8B: 12.6 with clusters of 8, 7.3 with 4. What is left at 256: 1200 cycles for
-//     the batch's words one after the other (before the wait), then 600 for queries, 900 for the block that makes this step's
-//     key, 900 for keys and values, 1400 for the reduction over warps, 700 for the one over blocks.
+//     loop; 48 at 32,000 (8B) where v2 has 89. Cycle counters showed 1300 cycles for a final barrier that waited for stores and
+//     1800 for the reduction over warps, whose partials had bank conflicts; the loop divided by the page length for each row.
+// v4: the final cluster barrier without memory ordering, heads padded against bank conflicts, page and offset advanced
+//     incrementally: 4.3 to 4.8, 3.7 and 6.7; with five clusters, 320 blocks 41 at 32,000 (3.2 TB/s). Two tiles in flight: 11.4
+//     instead of 13.8 (0.5B, 32,000), but 66 for heads of 128, whose clusters then no longer fit the device at once. Eight rows
+//     of 8B: 12.6 with clusters of 8, 7.3 with 4. What is left at 256: 1200 cycles for loads of batch words one after the other
+//     (before the dependency wait), then 600 for queries, 900 for the block that computes this step's key, 900 for keys and
+//     values, 1400 for the reduction over warps, 700 for the reduction over blocks.
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define KB ((DIM + 31) / 32)
 #define VB ((DIM + 63) / 64)
-// Tiles on their way or at work; more would cost large heads a block.
+// Tiles in registers: in flight or in use. Two of them would take so many registers that large heads lose a block an SM.
 #define AHEAD (DIM <= 64 ? 2 : 1)
-// Floats from one head to the next in shared memory: other banks.
+// Floats from one head to the next in shared memory, padded against bank conflicts.
 #define HEAD_STRIDE (DIM + 2)
 #define QUERY_STRIDE (DIM + 4)
 #define OUTPUTS ((HPB * DIM + CLUSTER * THREADS - 1) / (CLUSTER * THREADS))
@@ -35,8 +37,8 @@ KERNEL {
     __shared__ float most[WARPS][8], total[WARPS][8], top_here[8], all_here[8];
     __shared__ bool is_last;
     uint4* q_fragments = dynamic;                      // [KB * 2][32]: a lane's two pairs, high and low
-    float* q = (float*)(q_fragments + KB * 2 * 32);    // [HPB][QUERY_STRIDE]; in the end this block's output, not yet divided
-    float* smem = q + HPB * QUERY_STRIDE;               // [WARPS][HPB][HEAD_STRIDE]; before that a head a warp
+    float* q = (float*)(q_fragments + KB * 2 * 32);    // [HPB][QUERY_STRIDE]; at the end the block's output before division
+    float* smem = q + HPB * QUERY_STRIDE;               // [WARPS][HPB][HEAD_STRIDE]; before that, one head for each warp
     float* turns = smem + WARPS * HPB * HEAD_STRIDE;    // [2][Q_PAIRS], a multiple of 4 floats
     u8* step_k = (u8*)(turns + (2 * Q_PAIRS + 3) / 4 * 4);
     u8* step_v = step_k + (WRITE ? 8 * Row::BYTES : 0);
@@ -53,10 +55,10 @@ KERNEL {
     const u32 first = pos + 1 > WINDOW ? pos + 1 - WINDOW : 0;
     const u32 step_first = WRITE ? max(start, first) : pos + 1;
     const u32 visible = pos + 1 - first;
-    // No more clusters than give each block LEAST positions.
+    // As few clusters as leave no block more than LEAST positions, and at most CLUSTERS.
     const u32 clusters = min((u32)CLUSTERS, (visible + CLUSTER * LEAST - 1) / (CLUSTER * LEAST));
     const u32 share = ((visible + clusters * CLUSTER - 1) / (clusters * CLUSTER) + STEP - 1) / STEP * STEP;
-    // All blocks of a cluster go, or none.
+    // This condition is the same for all blocks of a cluster, so none waits at a cluster barrier for a block that has returned.
     if (!has_row || cluster >= clusters) {
         wait_for_inputs();
         return;
@@ -66,9 +68,10 @@ KERNEL {
     const u32 page_len = batch.page_len();
     const u32* pages = batch.w + batch.w[8] + seq * batch.w[9];
 
-    // A lane's keys g and g + 8, eight elements of each 32; its values 2p, 2p + 1 and 8 more, eight of each 64; of AHEAD tiles.
+    // A lane's registers for AHEAD tiles: keys g and g + 8, eight of every 32 elements; values 2p, 2p + 1, 2p + 8 and 2p + 9,
+    // eight of every 64 elements.
     uint4 k[AHEAD][2][KB], v[AHEAD][4][VB];
-    // Keys and values of tile `coming` lie from `offset` of its page on, and on the pages that follow.
+    // The tile to load next, `coming`, begins at `offset` of page `page` and may continue on the pages that follow.
     auto row_of = [&](u32 page, u32 offset, const u8* cache) {
         while (offset >= page_len) offset -= page_len, page++;
         return cache + (((size_t)pages[page] * KV_HEADS + kv) * page_len + offset) * Row::BYTES;
@@ -144,7 +147,7 @@ KERNEL {
     for (int i = 0; i < VB * 4; i++) acc[i][0] = 0, acc[i][1] = 0, acc[i][2] = 0, acc[i][3] = 0;
     auto see = [&](u32 tile, uint4 (&k)[2][KB], uint4 (&v)[4][VB]) {
         if (WRITE && tile + STEP > step_first) take_keys(k, tile, true), take_values(v, tile, true);
-        // Four sums, so that few products wait for each other.
+        // Four accumulators shorten the chain of dependent mma instructions.
         float s[4][4];
 #pragma unroll
         for (int i = 0; i < 4; i++) s[i][0] = 0, s[i][1] = 0, s[i][2] = 0, s[i][3] = 0;
@@ -161,7 +164,7 @@ KERNEL {
         if (coming < to) take_keys(k, coming, false);
         float f[2];
         u32 high[2], low[2];
-        // The warp's first position is always one.
+        // The loop ensures tile < to, so at least one key is valid.
         weigh(s, to - tile, of, f, high, low);
 #pragma unroll
         for (int i = 0; i < VB * 4; i++) acc[i][0] *= f[0], acc[i][1] *= f[1], acc[i][2] *= f[0], acc[i][3] *= f[1];
@@ -184,7 +187,7 @@ KERNEL {
             if (tile + b * (WARPS * STEP) < to) see(tile + b * (WARPS * STEP), k[b], v[b]);
         }
     }
-    // Over the warps.
+    // Reduction over the warps.
 #pragma unroll
     for (int h = 0; h < 2; h++) {
         const float sum = keys_sum(of.sum[h]);
@@ -216,7 +219,7 @@ KERNEL {
         q[h * QUERY_STRIDE + d] = y;
         if (d == 0) top_here[h] = top, all_here[h] = all;
     }
-    // Over the blocks of a cluster: each has some of the numbers.
+    // Reduction over the blocks of a cluster, through distributed shared memory: each block reduces some of the elements.
     if (CLUSTER > 1) cluster_sync();
     else __syncthreads();
     float* partials = KV_PARTIALS + ((size_t)row * HEADS + head0) * CLUSTERS * PARTIAL;
@@ -246,7 +249,7 @@ KERNEL {
             if (d == 0) partial[DIM] = top, partial[DIM + 1] = all;
         }
     }
-    // Nobody's shared memory goes before the others have read it.
+    // A block must not exit, which frees its shared memory, before the others of the cluster have read it.
     if (CLUSTER > 1) cluster_leave();
     if (clusters == 1) return;
     __threadfence();

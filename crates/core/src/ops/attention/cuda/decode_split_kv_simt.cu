@@ -1,14 +1,15 @@
 // Split-KV attention of up to 8 rows. A block has one token, HPB query heads of one key head, and one of SPLITS ranges of the
 // visible positions; the block of a token and key head that finishes last combines the splits, in their order.
 //
-// Where the op writes the cache, this step's K/V are computed in shared memory, rounded as the cache rounds them; no block reads
-// from the cache what the same launch writes. LPK lanes hold a key, eight elements each; each group of LPK lanes keeps the running
-// maximum, sum and output of its own online softmax, and the groups are combined once, at the end of the block.
+// Where the op writes the cache, this step's K/V are computed in shared memory, rounded as the cache rounds them; no block
+// reads from the cache the K/V that the same launch writes. LPK lanes hold a key, eight elements each; each group of LPK lanes
+// keeps the running maximum, sum and output of its own online softmax, and the groups are combined once, at the end of the
+// block.
 //
 // v1: 16-byte loads of keys and values, queries in shared memory, online softmax over tiles of positions: 18.7 µs (0.5B),
 //     24.8 (8B), 43.5 (9B) at 256 positions on an H200: latency of a dependent chain of page, key, page, value loads.
-// v2: UNROLL keys and values a lane in flight; cached ones, pages and rotary angles loaded before the dependency wait; splits of 32
-//     positions; no barrier between tiles; the rescale factors of the splits computed once.
+// v2: UNROLL keys and values a lane in flight; cached ones, pages and rotary angles loaded before the dependency wait; splits
+//     of 32 positions; no barrier between tiles; the rescale factors of the splits computed once.
 typedef CacheRow<KEY_TYPE, DIM> KeyRow;
 typedef CacheRow<VALUE_TYPE, DIM> ValueRow;
 #define PER_WARP (32 / LPK)
@@ -30,7 +31,7 @@ KERNEL {
     __shared__ float most[WARPS][HPB], total[WARPS][HPB];
     __shared__ bool is_last;
     float* q = (float*)dynamic;            // [HPB][DIM]
-    float* smem = q + HPB * DIM;           // [WARPS][HPB][DIM]; before that a head a warp
+    float* smem = q + HPB * DIM;           // [WARPS][HPB][DIM]; before that, one head for each warp
     u8* step_k = (u8*)(smem + WARPS * HPB * DIM);
     u8* step_v = step_k + (WRITE ? 8 * KeyRow::BYTES : 0);
     float* turns = (float*)(step_v + (WRITE ? 8 * ValueRow::BYTES : 0));  // [2][Q_PAIRS]
@@ -46,7 +47,7 @@ KERNEL {
     const u32 start = batch.span(seq, 2) - batch.span(seq, 1);
     const u32 first = pos + 1 > WINDOW ? pos + 1 - WINDOW : 0;
     const u32 step_first = WRITE ? max(start, first) : pos + 1;
-    // Parts of whole tiles of 32 positions.
+    // A split is a multiple of 32 positions.
     const u32 visible = pos + 1 - first;
     const u32 share = ((visible + SPLITS - 1) / SPLITS + 31) / 32 * 32;
     const u32 splits = (visible + share - 1) / share;
@@ -62,7 +63,8 @@ KERNEL {
     const u32 page_len = batch.page_len();
     const u32* pages = batch.w + batch.w[8] + seq * batch.w[9];
 
-    // Keys and values of a tile: those in the cache, then those of this step.
+    // Keys and values of a tile in registers: `fetch_keys` and `fetch_values` load those in the cache, `take_step_kv` those of
+    // this step.
     typename KeyRow::Eight k[UNROLL];
     typename ValueRow::Eight v[UNROLL];
     size_t places[UNROLL];
@@ -185,7 +187,7 @@ KERNEL {
             if (WRITE) take_step_kv(next);
         }
     }
-    // Over the keys of a warp, then over the warps.
+    // Reduction over the groups of LPK lanes of a warp, then over the warps.
 #pragma unroll
     for (int h = 0; h < HPB; h++) {
         float top = m[h];

@@ -1,27 +1,29 @@
-// Attention of many rows on tensor cores. A block has ROWS rows, each a query and one of HPB heads of a
-// key head (they share its keys), and streams over KEYS_TILE keys at a time with a running maximum and sum; a warp has 16 of
-// the rows. With SPLIT_KEYS (few rows) all warps have the same 16 rows and each has keys of its own; they meet at the end.
-// The cache holds this step's keys already.
+// Prefill attention on tensor cores, with online softmax. The ROWS rows of a thread block are pairs of one query and one of the
+// HPB heads that share a key head. The block streams over tiles of KEYS_TILE keys and keeps the running maximum and sum of each
+// row; a warp has 16 of the rows. With SPLIT_KEYS (few rows) all warps have the same 16 rows, each warp takes every WARPS-th
+// tile, and the partial results of the warps are combined in shared memory at the end. The cache holds this step's K/V already.
 //
-// Queries and weights are two f16 numbers each, the second what the first one's rounding left: products with the cache's f16
-// are then as exact as in f32, for twice the multiplications but no more reads of shared memory.
+// Queries and softmax weights are each the sum of two f16 values, of which the second holds the rounding error of the first.
+// Their products with the cache's f16 elements are then as exact as in f32, for twice the mma instructions but no more reads of
+// keys and values from shared memory.
 //
 // On an H200, for a prompt of 2048 (Llama-8B, Qwen2.5-0.5B, Qwen3.5-9B), and for one row each of 32 texts at 256 (Llama-8B):
 // v1 (prefill_simt.cu): f32 multiply-adds, eight threads a query: 3062, 774 and 3397 µs a layer; 222.
-// v2: this kernel: 232, 63 and 315; 21. Slower were four warps a block (262 and 92 µs), tiles of 32 keys (259 and 75) and two
-//     blocks an SM (no difference). Without the second parts of queries and weights it would be 178 and 48, with an
-//     error of 2e-4 instead of 1e-6.
+// v2: this kernel: 232, 63 and 315; 21. Four warps a block (262 and 92 µs) and tiles of 32 keys (259 and 75) were slower; two
+//     blocks an SM made no difference. Without the second f16 values of queries and softmax weights it would be 178 and 48,
+//     with an error of 2e-4 instead of 1e-6.
 #define DP ((DIM + 15) / 16 * 16)
-// Halves from one row to the next: rows begin in different banks.
+// Row stride in f16 elements, padded so that ldmatrix reads its eight rows without bank conflicts.
 #define ROW_STRIDE (DP + 8)
 #define RPL ((DIM + 31) / 32)
 #define KEY_THREADS (SPLIT_KEYS ? 32 : THREADS)
-// A tile of keys or of values: f16, and what rounding left if the cache holds something else.
+// f16 planes of a tile of keys or values: one if both caches are f16; else two, and the second holds the rounding errors.
 #define PARTS (KEY_TYPE == CACHE_F16 && VALUE_TYPE == CACHE_F16 ? 1 : 2)
 #define TILE (KEYS_TILE * ROW_STRIDE)
 #define HELD (PARTS * TILE)
 
-// Eight elements from element `e` of a row of a cache (row `at` of all) to a tile.
+// Copies eight elements, from element `e` of row `at` of a cache, to shared memory at `to`; zeros unless `is_there`. An f16
+// cache is copied by cp.async; other types are converted in registers, and each element is split into two f16 values.
 template <int TYPE> DEVICE void bring(u16* to, const u8* cache, size_t at, u32 e, bool is_there) {
     typedef CacheRow<TYPE, DIM> Row;
     if (TYPE == CACHE_F16) {
@@ -47,7 +49,8 @@ DEVICE float quad_sum(float x) {
     return x + __shfl_xor_sync(FULL, x, 2);
 }
 
-// Four rows of queries from row `r`: normed, rotated, scaled, and split. `smem`: [4][DP] floats of this warp.
+// Norms, rotates and scales four rows of queries from row `r`, and stores them split in two f16 values (`high`, `low`). The
+// scale includes log2(e), since the softmax uses exp2. `smem`: [4][DP] floats of this warp.
 DEVICE void make_queries(const Args& A, const Batch& batch, u32 r, u32 row0, u32 n, u32 head0, float* smem, u16* high, u16* low) {
     const u32 lane = lane_index();
     float x[4][RPL];
@@ -107,7 +110,7 @@ DEVICE void make_queries(const Args& A, const Batch& batch, u32 r, u32 row0, u32
     __syncwarp();
 }
 
-// What is left to do with two numbers of the output.
+// Epilogue of two output elements: the output gate and the store.
 DEVICE void finish(const Args& A, size_t at, u32 d, float a, float b) {
     if (GATE) {
         const float* gate = GATE_IN + at * (2 * DIM) + DIM + d;
@@ -127,8 +130,8 @@ KERNEL {
     const Batch batch{BATCH};
     const u32 head0 = block_index() % (HEADS / HPB) * HPB;
     u32 block = block_index() / (HEADS / HPB), seq = 0, row0 = 0, n = 0;
-    // The grid counts blocks as if every sequence had a broken one; the surplus finds none. The last block of a sequence sees
-    // the most keys and comes first.
+    // The grid is sized as if every sequence ended in a partial block; surplus blocks find no sequence and return. The last
+    // block of a sequence sees the most keys, so it is scheduled first.
     for (; seq < batch.s(); seq++) {
         const u32 count = batch.span(seq, 1), blocks = (count + QUERIES - 1) / QUERIES;
         if (block < blocks) {
@@ -167,7 +170,7 @@ KERNEL {
     u32 tile = first + (SPLIT_KEYS ? warp * KEYS_TILE : 0);
     fetch(tile, 0);
 
-    // Queries: the second buffer is free until the first tile is there.
+    // The queries are prepared in the second shared-memory stage, which is free until the first tile has arrived.
     float* smem = (float*)(tiles + 2 * HELD) + (SPLIT_KEYS ? 0 : warp * (4 * DP));
     const u32 own_rows = ROWS / WARPS;
 #pragma unroll 1
@@ -186,7 +189,8 @@ KERNEL {
     const u32 row_a = base + lane / 4, row_b = row_a + 8;
     const u32 own_a = pos0 + row_a / HPB, own_b = pos0 + row_b / HPB;
     const u32 low_a = own_a + 1 > WINDOW ? own_a + 1 - WINDOW : 0, low_b = own_b + 1 > WINDOW ? own_b + 1 - WINDOW : 0;
-    // Tiles that every row of the block sees whole need no look at positions.
+    // Only tiles that reach past the first query's position, or begin before the last query's window (`all_from`), need the
+    // causal and window mask.
     const u32 last = pos0 + n - 1, all_from = last + 1 > WINDOW ? last + 1 - WINDOW : 0;
     float most_a = -INFINITE, most_b = -INFINITE, total_a = 0, total_b = 0;
     float acc[DP / 8][4];
@@ -256,7 +260,7 @@ KERNEL {
         const float f_a = scale_to(most_a, top_a), f_b = scale_to(most_b, top_b);
         most_a = top_a, most_b = top_b;
         total_a *= f_a, total_b *= f_b;
-        // A tile may hold nothing that a row sees.
+        // A row may see no key of this tile or of those before it; its maximum is then still -inf.
         const float base_a = top_a == -INFINITE ? 0.0f : top_a, base_b = top_b == -INFINITE ? 0.0f : top_b;
 #pragma unroll
         for (int i = 0; i < KEYS_TILE / 8; i++) {
@@ -293,7 +297,7 @@ KERNEL {
     }
     total_a = quad_sum(total_a), total_b = quad_sum(total_b);
 #if SPLIT_KEYS
-    // Every warp's part lies where its own tiles were.
+    // Each warp stores its partial result over its own tiles.
     float* part = (float*)tiles;  // [16][DP], then 16 maxima and 16 sums
     copies_wait<0>();
     __syncwarp();

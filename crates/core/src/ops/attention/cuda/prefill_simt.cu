@@ -1,7 +1,8 @@
-// Attention of many rows: a block is QUERIES adjacent queries of one sequence and one head, streaming over KEYS_TILE keys
-// at a time with a running maximum and sum. The cache holds this step's keys already.
+// Prefill attention without tensor cores, with online softmax. A thread block has QUERIES adjacent queries of one sequence and
+// one head; it streams over tiles of KEYS_TILE keys and keeps the running maximum and sum of each query. The cache holds this
+// step's K/V already.
 //
-// v1: both tiles in shared memory as f32, eight threads a query, plain multiply-adds.
+// v1: tiles of keys and of values in shared memory as f32, one after the other; eight threads a query, plain multiply-adds.
 typedef CacheRow<KEY_TYPE, DIM> KeyRow;
 typedef CacheRow<VALUE_TYPE, DIM> ValueRow;
 #define ROW_STRIDE (DIM + 4)
@@ -17,7 +18,7 @@ KERNEL {
     const Batch batch{BATCH};
     const u32 head = block_index() % HEADS;
     u32 block = block_index() / HEADS, seq = 0, row0 = 0, n = 0;
-    // The grid counts blocks as if every sequence had a broken one; the surplus finds none.
+    // The grid is sized as if every sequence ended in a partial block; surplus blocks find no sequence and return.
     for (; seq < batch.s(); seq++) {
         const u32 count = batch.span(seq, 1), blocks = (count + QUERIES - 1) / QUERIES;
         if (block < blocks) {
@@ -79,7 +80,7 @@ KERNEL {
         }
 #pragma unroll
         for (int o = 4; o > 0; o >>= 1) m = fmaxf(m, __shfl_xor_sync(FULL, m, o));
-        // A tile may hold nothing that this query sees.
+        // A query may see no key of this tile or of those before it; its maximum is then still -inf.
         const float base = m == -INFINITE ? 0.0f : m, f = expf(most - base);
         float sum = 0;
 #pragma unroll

@@ -1,18 +1,19 @@
-// A softmax in parts: of a warp's keys as tensor cores give their scores, and of blocks that meet in memory.
+// Online softmax over scores in mma accumulator fragments of a warp, and the combine of KV splits in memory. Scores carry a
+// factor log2(e), so that exp2 takes the place of exp.
 #define LOG2E 1.4426950408889634f
-// Positions of a warp at a time.
+// Positions of a warp's tile.
 #define STEP 16
-// Floats of a part: the output not yet divided, its maximum and its sum.
+// Floats of a split's partial: the output before division by the sum, the maximum, the sum, and padding to 16 bytes.
 #define PARTIAL (DIM + 4)
 
-// Where a softmax with maximum `m` stands, seen from one with maximum `most`, which may have seen nothing.
+// Online-softmax rescale factor from maximum `m` to the new maximum `most`, which is -inf where no key has been seen.
 DEVICE float scale_to(float m, float most) { return exp2_fast(m - (most == -INFINITE ? 0.0f : most)); }
 
-// Maxima and sums of a lane's two heads so far.
+// Running maximum and sum of each of a lane's two heads; the sum is over the lane's own keys.
 struct Softmax {
     float m[2], sum[2];
 };
-// Over the lanes that have the same heads.
+// Maximum and sum over the eight lanes that have the same heads and different keys.
 DEVICE float keys_max(float x) {
 #pragma unroll
     for (int o = 4; o < 32; o <<= 1) x = fmaxf(x, __shfl_xor_sync(FULL, x, o));
@@ -23,8 +24,9 @@ DEVICE float keys_sum(float x) {
     for (int o = 4; o < 32; o <<= 1) x += __shfl_xor_sync(FULL, x, o);
     return x;
 }
-// Weights of STEP keys, of which the first `there` count, at least one: as factors of products with values, two f16 numbers
-// each. Their scores are the sums over `s`. `f` is what the output so far is worth from now on.
+// Softmax weights of STEP keys, of which only the first `there` (at least one) are valid. A score is the sum over the four
+// accumulators in `s`. The weights become B fragments of the product with the values, each split into two f16 values (`high`,
+// `low`); `f` is the rescale factor of each head's output so far.
 DEVICE void weigh(const float (&s)[4][4], u32 there, Softmax& of, float (&f)[2], u32 (&high)[2], u32 (&low)[2]) {
     float w[4];
 #pragma unroll
@@ -48,7 +50,8 @@ DEVICE void weigh(const float (&s)[4][4], u32 there, Softmax& of, float (&f)[2],
     }
 }
 
-// Four elements from `d` on of a head's `n` parts in memory, `apart` floats from one to the next, and their sums.
+// Combines the partials of a head's `n` KV splits, which lie `apart` floats from one to the next: returns four elements of the
+// output from element `d`, not yet divided by `sum`, the softmax denominator.
 DEVICE float4 combine_splits(const float* partial, u32 n, u32 apart, u32 d, float& sum) {
     float top = -INFINITE;
     float4 y = make_float4(0, 0, 0, 0);

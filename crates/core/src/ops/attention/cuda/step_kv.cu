@@ -1,17 +1,20 @@
-// This step's K/V, rounded as the cache rounds them: each block that attends to them computes them in shared memory, and one block
-// also stores them to the cache. No block reads from the cache what the same launch writes.
+// This step's K/V, rounded as the cache rounds them: each block that attends to them computes them in shared memory, and one
+// block of each token and key head also stores them to the cache. No block reads from the cache the K/V that the same launch
+// writes.
 
-// What is made: positions `begin` .. `end` of a sequence whose cache ends at `own`, for the token `row` at `pos`.
+// The K/V that a block computes: positions `begin` .. `end` of sequence `seq`, for key head `kv`, where the block's query is
+// token `row` at position `pos`. `step_first` is the position that lies first in `step_k` and `step_v`. With `keeps`, the block
+// also stores the K/V of `pos` to the cache.
 struct StepKv {
     u32 row, seq, pos, kv, step_first, begin, end;
     bool keeps;
 };
 
-// `turns`: the angles of the token's query, where it is rotated; `head`: shared memory of the warp for one head.
+// `turns`: cosines and sines of the query's position, if queries are rotated; `head`: one head of the warp in shared memory.
 template <class KeyRow, class ValueRow>
 DEVICE void write_step_kv(const Args& A, const Batch& batch, const float* turns, float* head, u8* step_k, u8* step_v, const StepKv o) {
     const u32 n = o.begin < o.end ? o.end - o.begin : 0;
-    // The last warps first: the first ones have the queries.
+    // Tasks start at the last warp, since the first warps prepare the queries.
     for (u32 task = WARPS - 1 - warp_index(); task < 2 * n; task += WARPS) {
         const u32 at = o.begin + task / 2, token = o.row + at - o.pos;
         const size_t source = ((size_t)token * KV_HEADS + o.kv) * DIM;
@@ -34,7 +37,8 @@ DEVICE void write_step_kv(const Args& A, const Batch& batch, const float* turns,
     }
 }
 
-// The queries of a row's heads from head0 on, ROW_STRIDE numbers apart, normed and rotated where they are.
+// Copies the queries of HPB heads of a row, from `head0`, to `q`, ROW_STRIDE floats apart; norms and rotates them if the op
+// does.
 template <int ROW_STRIDE> DEVICE void take_queries(const Args& A, const float* turns, u32 row, u32 head0, float* q) {
     for (u32 h = warp_index(); h < HPB; h += WARPS) {
         const float* x = X_IN + ((size_t)row * HEADS + head0 + h) * Q_STRIDE;

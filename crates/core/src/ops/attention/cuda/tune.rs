@@ -9,7 +9,7 @@ const HEADS_PER_BLOCK: usize = 8;
 /// Queries and keys of a tile of `prefill_simt`.
 pub(super) const PREFILL_SIMT: [usize; 2] = [16, 32];
 
-/// Query heads of a block, which have one key head: at most `most`.
+/// Query heads of a block: the largest divisor of the query heads of a key head that is at most `most`.
 pub(super) fn together(op: &Attention, most: usize) -> usize {
     let group = op.heads / op.kv_heads;
     (1..=group.min(most)).rev().find(|n| group.is_multiple_of(*n)).unwrap_or(1)
@@ -54,15 +54,15 @@ pub(super) fn split_kv_mma(c: &Cuda) -> SplitKvMma {
     let together = together(c.op, HEADS_PER_BLOCK);
     // Registers limit occupancy to three blocks an SM, two with large heads; not all of those SMs can host a whole cluster.
     let splits = splits(c, together, if c.op.dim > 128 { 3 } else { 5 });
-    // Clusters of blocks came with 9.0; eight is what every such device has. Smaller ones fill a device better.
+    // Clusters exist from compute capability 9.0; eight blocks is the portable limit. Smaller clusters fill a device better.
     let largest = if c.site.bucket == RowBucket::R1 { 8 } else { 4 };
     let cluster = if caps(c.site).sm >= 90 { 1 << splits.min(largest).ilog2() } else { 1 };
     let least = if cluster == 1 { 32 } else { 128 };
     SplitKvMma { together, cluster, clusters: splits / cluster, least, threads: 128 }
 }
 
-/// Launch shape of `decode_batched`: threads, query heads of a block, blocks that are resident at once, blocks beyond which a
-/// row is not split, the fewest positions of a split.
+/// Launch shape of `decode_batched`: threads, query heads of a block, blocks that are resident at once, the fewest splits in all
+/// that rows get beyond one each, the fewest positions of a split.
 pub(super) struct Batched {
     pub(super) threads: usize,
     pub(super) together: usize,
@@ -98,13 +98,13 @@ pub(super) struct PrefillMma {
 /// The fastest shape of `prefill_mma` that fits shared memory.
 pub(super) fn prefill_mma(c: &Cuda) -> Option<PrefillMma> {
     let dim = c.op.dim;
-    // With few rows, warps have keys of their own instead of rows.
+    // With few rows, warps divide the keys among them instead of the rows.
     let is_split = c.site.bucket == RowBucket::R9To64;
     let row_stride = dim.next_multiple_of(16) + 8;
     let parts = if c.caches == ["CACHE_F16"; 2] { 1 } else { 2 };
     let bytes =
         |rows: usize, warp_groups: usize, keys: usize| 2 * row_stride * (2 * rows + warp_groups * 4 * parts * keys);
-    // Warps and keys of a tile, the fastest first.
+    // Pairs of warps and keys of a tile, the fastest first.
     let forms: &[(usize, usize)] = match (is_split, dim <= 128) {
         (true, _) => &[(4, 16), (2, 16)],
         (false, true) => &[(8, 64), (4, 64), (4, 32)],

@@ -1,11 +1,13 @@
-// A long cache's positions among workgroups: each hands its part to the last of them.
+// Combine of KV splits: each workgroup publishes the partial of its split, and the one that finishes last combines them.
+// Words of a partial: the output before division by the sum, the sum of the softmax weights, and the maximum score.
 const PARTIAL: u32 = q_DIM + 2u;
-// Of every head and part: the sum of its weights, and the score they are relative to.
+// Of each head and split: the sum of its softmax weights, and the maximum that they are relative to.
 var<workgroup> partials: array<vec2<f32>, TOGETHER * SPLITS>;
 
 fn words_of(which: u32) -> u32 { return which * (1u + SPLITS * PARTIAL); }
 
-// True in the one that then has all parts. `which`: the place of the first head of a set.
+// Publishes the partials of this workgroup's split. Returns true in the workgroup that finishes last, which then has the sums
+// and maxima of all `n` splits in `partials`. `which`: the index of the first head's words in the zeroed workspace.
 fn combine_splits(which: u32, split: u32, n: u32, lid: u32) -> bool {
     for (var i = lid; i < TOGETHER * q_DIM; i += WG) {
         let d = i % q_DIM;
@@ -26,7 +28,7 @@ fn combine_splits(which: u32, split: u32, n: u32, lid: u32) -> bool {
     return true;
 }
 
-// Number d of the whole.
+// Element `d` of head `h`'s output, combined from `n` splits in their order; leaves the words it reads zero again.
 fn combined(which: u32, h: u32, d: u32, n: u32) -> f32 {
     let first = h * SPLITS;
     var largest = partials[first].y;
@@ -35,7 +37,7 @@ fn combined(which: u32, h: u32, d: u32, n: u32) -> f32 {
     var x = 0.0;
     var sum = 0.0;
     for (var i = 0u; i < n; i += 4u) {
-        // Asked for together, waited for together.
+        // Four exchanges in flight at once. A word that is not published yet reads as zero; `taken` then waits for it.
         var words = vec4<u32>(1u);
         words.x = atomicExchange(&workspace[at + i * PARTIAL], 0u);
         if i + 1u < n { words.y = atomicExchange(&workspace[at + (i + 1u) * PARTIAL], 0u); }

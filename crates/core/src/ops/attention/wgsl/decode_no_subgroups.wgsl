@@ -1,8 +1,10 @@
-// One workgroup a query head of a token: scores of WG positions at a time, with a running maximum and sum.
+// Attention that needs no subgroups: a workgroup has one query head of one token. It streams over tiles of WG positions,
+// one for each thread, with online softmax: a running maximum and sum.
 //
-// q: the head, normed and rotated. kc, vc: the caches. STEP_ROWS > 0: this dispatch also writes; each workgroup makes the keys and
-// values of its sequence's rows up to its own for itself, as the cache would give them back, and the first head of a group
-// stores those of its own token. Nobody reads from the cache what this dispatch writes.
+// q: the head, normed and rotated. kc, vc: the caches. With STEP_ROWS > 0 this dispatch also writes the cache: each workgroup
+// computes this step's K/V of its sequence up to its own row in workgroup memory, rounded as the cache rounds them, and the
+// workgroup of the first head of a group stores those of its own token. No workgroup reads from the cache the K/V that this
+// dispatch writes.
 const FOURS: u32 = q_DIM / 4u;
 const PARTS: u32 = WG / FOURS;
 var<workgroup> query: array<vec4<f32>, FOURS>;
@@ -18,7 +20,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let kv = head / GROUP;
     let seq = batch_seq(row);
     let position = batch_position(row);
-    // Positions from `new` on are rows of this step.
+    // Positions from `new_` on are rows of this step.
     let new_ = batch_span(seq, 2u) - batch_span(seq, 1u);
     step_kv_take(step_kv_start(row, seq), kv, lid);
     workgroupBarrier();

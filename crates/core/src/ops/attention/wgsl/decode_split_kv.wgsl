@@ -1,22 +1,24 @@
-// One workgroup for TOGETHER query heads of a token that read the same keys, or up to SPLITS of them where the cache is long.
-// The heads of a key head are SETS such sets; where they do not divide evenly the last set begins earlier, and leaves out what
-// the one before it has made.
-// A span of LANES_PER_KEY lanes shares a key: each lane has EIGHTS times eight elements of it, of the queries, of the value and of the
-// mixes, in registers. A span takes every KEYS-th position, four at a time and the next four on their way, with a maximum and a
-// sum of its own for each head; the spans meet once, at the end. Lines with $h are there once for each head.
+// Split-KV attention. A set of TOGETHER query heads of a token that share a key head has one workgroup, or up to SPLITS of them
+// where the cache is long. The query heads of a key head form SETS sets. Where they do not divide evenly, the last set begins
+// earlier and does not store the heads that the set before it stores too.
+// A group of LANES_PER_KEY lanes shares a key: each lane has EIGHTS times eight elements of the key, the value, the queries and
+// the outputs in registers. A lane group takes every KEYS-th position. It works on four positions while the next four are in
+// flight, and keeps the running maximum and sum of its own online softmax for each head; the lane groups are combined once, at
+// the end. The host repeats lines with $h for each head.
 //
-// What versions brought on an H200 through Vulkan, a launch at 256 positions: 20 us each head alone, its chain of loads one
-// after the other; 11 us with everything asked for first. Llama-8B's shape at 32k positions: 157 us each head alone, 78 us with
-// the four of a group together (1.7 TB/s; 14 us instead of 13 at 256).
+// History on an H200 through Vulkan, one launch at 256 positions: 20 us with one head a workgroup and a chain of dependent
+// loads; 11 us with all loads issued first. Llama-8B's shape at 32k positions: 157 us with one head a workgroup, 78 us with the
+// four heads of a group together (1.7 TB/s; 14 us instead of 13 at 256).
 //
-// q: the heads, normed and rotated. kc, vc: the caches. STEP_ROWS > 0: this dispatch also writes; each workgroup makes the keys and
-// values of its sequence's rows up to its own for itself, as the cache would give them back, and the first head of a group
-// stores those of its own token. Nobody reads from the cache what this dispatch writes.
+// q: the heads, normed and rotated. kc, vc: the caches. With STEP_ROWS > 0 this dispatch also writes the cache: each workgroup
+// of split 0 computes this step's K/V of its sequence up to its own row in workgroup memory, rounded as the cache rounds them,
+// and the workgroup of the first head of a group stores those of its own token. No workgroup reads from the cache the K/V that
+// this dispatch writes.
 const FOURS: u32 = q_DIM / 4u;
 const KEYS: u32 = WG / LANES_PER_KEY;
 const SUBGROUPS: u32 = WG / LANES;
 const NONE: f32 = -3.0e38;
-// Positions that one workgroup takes before others share them.
+// Positions of the cache for each KV split, until there are SPLITS splits.
 const CHUNK: u32 = 256u;
 var<workgroup> query: array<vec4<f32>, TOGETHER * FOURS>;
 var<workgroup> query_factor: array<f32, TOGETHER>;
@@ -35,7 +37,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let all_sets = HEADS / GROUP * SETS;
     let groups = batch_t() * all_sets;
     if g >= groups * SPLITS { return; }
-    // First the workgroups that there is always work for.
+    // Split 0 of all rows and sets comes first in the grid, since further splits may have no work.
     let split = g / groups;
     let row = g % groups / all_sets;
     let kv = g % all_sets / SETS;
@@ -44,11 +46,11 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let made_before = kv * GROUP + start - head;
     let seq = batch_seq(row);
     let position = batch_position(row);
-    // Positions from `new` on are rows of this step.
+    // Positions from `new_` on are rows of this step.
     let new_ = batch_span(seq, 2u) - batch_span(seq, 1u);
     let first = select(0u, position + 1u - WINDOW, WINDOW > 0u && position + 1u > WINDOW);
     let cached = max(select(position + 1u, new_, STEP_ROWS > 0u), first);
-    // The part of the cache that is this workgroup's; the first one also has the step's own rows.
+    // This workgroup's split of the cached positions; split 0 also has this step's K/V.
     let splits = clamp((cached - first + CHUNK - 1u) / CHUNK, 1u, SPLITS);
     if split >= splits { return; }
     let per = (cached - first + splits - 1u) / splits;
@@ -56,7 +58,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let end = min(cached, begin + per);
     let lane = lid % LANES_PER_KEY;
     let mine = lid / LANES_PER_KEY;
-    // Memory is asked for everything first; then what came is made ready.
+    // All loads are issued first, so that their latencies overlap.
     var ahead = fours(seq, kv, begin + mine, end, lane);
     if split == 0u { step_kv_take(step_kv_start(row, seq), kv, lid); }
     let queries = (row * HEADS + head) * Q_STRIDE;
@@ -82,7 +84,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let q_$h = query_of($hu, lane);
     var m_$h: Mix;
     m_$h.largest = NONE;
-    // The same number of turns for all: lanes shuffle inside.
+    // All lanes run the same number of iterations, since they shuffle inside.
     for (var from_ = begin; from_ < end; from_ += 4u * KEYS) {
         let p = vec4<u32>(from_ + mine) + vec4<u32>(0u, KEYS, 2u * KEYS, 3u * KEYS);
         let is_there = p < vec4<u32>(end);
@@ -107,7 +109,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     workgroupBarrier();
     let is_shared = splits > 1u;
     let which = row * HEADS + head;
-    // Heads that two sets have meet in two places.
+    // The workspace is indexed by set: a head that two sets share has words for each of them.
     let place = g % groups * TOGETHER;
     if is_shared && !combine_splits(place, split, splits, lid) { return; }
     for (var i = lid; i < TOGETHER * q_DIM; i += WG) {
@@ -115,7 +117,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
         let d = i % q_DIM;
         let here = merged(h, d);
         var x = here.x / here.y;
-        // All words are taken, whether they are wanted or not: they must be zero again.
+        // Words of heads that this set does not store are read too: reading leaves them zero, as the next dispatch expects.
         if is_shared { x = combined(place, h, d, splits); }
         if h < made_before { continue; }
         if GATE { x *= sigmoid(packed_at((which + h) * 2u * q_DIM + q_DIM + d)); }
@@ -132,7 +134,7 @@ fn query_of(h: u32, lane: u32) -> Vector {
     return q;
 }
 
-// A mix with four more keys and values; those that are not there count for nothing.
+// Online-softmax step: adds four keys and values to a running maximum, sum and output; positions outside `is_there` are masked.
 fn with_four(before: Mix, q_: Vector, x_: Fours, is_there: vec4<bool>) -> Mix {
     var m = before;
     var q = q_;
@@ -155,7 +157,7 @@ fn with_four(before: Mix, q_: Vector, x_: Fours, is_there: vec4<bool>) -> Mix {
     return m;
 }
 
-// A mix with one more.
+// Online-softmax step with one key and value.
 fn with_one(before: Mix, q_: Vector, k_: Vector, v_: Vector, is_there: bool) -> Mix {
     var m = before;
     var q = q_;
@@ -174,7 +176,7 @@ fn with_one(before: Mix, q_: Vector, k_: Vector, v_: Vector, is_there: bool) -> 
     return m;
 }
 
-// The mix of all spans that shuffle together.
+// Combines the lane groups of a subgroup.
 fn joined(before: Mix) -> Mix {
     var m = before;
     for (var n = LANES_PER_KEY; n < LANES; n *= 2u) {
@@ -192,7 +194,7 @@ fn joined(before: Mix) -> Mix {
     return m;
 }
 
-// Puts a head's mix where all see it.
+// Stores a subgroup's maximum, sum and output of a head to workgroup memory.
 fn keep(h: u32, m_: Mix, lane: u32, lid: u32) {
     var m = m_;
     let partial = h * SUBGROUPS + lid / LANES;
@@ -209,7 +211,8 @@ fn keep(h: u32, m_: Mix, lane: u32, lid: u32) {
     }
 }
 
-// Number d of this workgroup's mix of a head, the sum of its weights, and the score they are relative to.
+// This workgroup's result for a head: element `d` of the output before division, the sum of the softmax weights, and the
+// maximum score that both are relative to.
 fn merged(h: u32, d: u32) -> vec3<f32> {
     let first = h * SUBGROUPS;
     var largest = partial_max[first];
@@ -231,7 +234,7 @@ fn bend(score: f32) -> f32 {
 
 fn dot8(a: Eight, b: Eight) -> f32 { return dot(a.a, b.a) + dot(a.b, b.b); }
 
-// Of four positions from `p` on; behind the end the last one again.
+// Loads keys and values of four positions, KEYS apart, from `p`; positions behind the end repeat the last one.
 fn fours(seq: u32, kv: u32, p: u32, end: u32, lane: u32) -> Fours {
     let last = max(end, 1u) - 1u;
     return Fours(
@@ -239,7 +242,7 @@ fn fours(seq: u32, kv: u32, p: u32, end: u32, lane: u32) -> Fours {
         vectors(seq, kv, min(p + 2u * KEYS, last), lane), vectors(seq, kv, min(p + 3u * KEYS, last), lane));
 }
 
-// What this lane has of the key and the value at position `p`.
+// This lane's elements of the key and the value at position `p`.
 fn vectors(seq: u32, kv: u32, p: u32, lane: u32) -> Vectors {
     let page = batch_page(seq, p);
     let offset = batch_page_offset(p);

@@ -1,13 +1,14 @@
 //! Attention in WGSL.
 //!
-//! - `decode_split_kv`: one workgroup for the query heads of a token that read the same keys; a few lanes share a key and reduce
-//!   through subgroup shuffles. With few rows a long cache is split over workgroups, and the last of them combines the
+//! - `decode_split_kv`: one workgroup for the query heads of a token that read the same keys; a few lanes share a key and
+//!   reduce through subgroup shuffles. With few rows a long cache is split over workgroups, and the last of them combines the
 //!   splits in the same launch.
-//! - `decode_no_subgroups`, for adapters without subgroups and heads that do not divide in eights: a thread a key, through workgroup memory.
+//! - `decode_no_subgroups`, for adapters without subgroups and for heads that are not a multiple of 8: one thread for each key,
+//!   reductions through workgroup memory.
 //! - `prefill_mma`, for many rows where there are cooperative matrices and caches are f16.
 //!
-//! Up to 8 rows, where this step's K/V fit workgroup memory, the same launch writes the cache; else the write is a launch of its
-//! own in front.
+//! With up to 8 rows whose K/V fit workgroup memory, the same launch writes the cache; else the write is a launch of its own in
+//! front.
 
 use super::*;
 use crate::codegen::wgsl::{Wgsl, caps, lanes};
@@ -23,7 +24,7 @@ pub(super) mod select;
 /// Threads of a workgroup of `decode_no_subgroups`.
 const WG: u32 = 128;
 
-/// The kernel and its workgroup.
+/// The kernel and the shape of its workgroup.
 #[derive(Clone, Copy)]
 enum Form {
     NoSubgroups,
@@ -31,11 +32,13 @@ enum Form {
     PrefillMma(prefill_mma::Cut),
 }
 
-/// Workgroups that share a cache, at most for one head of keys; and in all, where there are few heads.
+/// Most KV splits of one set of query heads.
 const SPLITS: usize = 64;
+/// Splits of all sets together, which `SPLITS` and a minimum of 8 a set bound.
 const SPLIT_ALL: usize = 128;
-/// Eights of numbers that a lane has of all queries together, where subgroups are of 32 (with seven an H200 has no registers
-/// for them: twice as slow as one head alone) and elsewhere (small GPUs, and processors that play one).
+/// Vectors of eight query elements, over all heads of a set, that a lane keeps in registers: with subgroups of at least 32
+/// (with seven vectors an H200 runs out of registers: twice as slow as one head alone), and with smaller ones (small GPUs,
+/// and CPUs that emulate one).
 const EIGHTS: usize = 4;
 const EIGHTS_SMALL: usize = 2;
 
@@ -67,15 +70,15 @@ impl Form {
     fn split_kv(s: &AttentionSite) -> Option<Form> {
         let (op, site, dim, caps) = (s.op, s.site, s.op.dim, &caps(s.site.target));
         let lanes = lanes(caps)?;
-        // The most lanes that divide a key's eights evenly.
+        // The most lanes, a power of two, among which a key's vectors of eight elements divide evenly.
         let lanes_per_key = (1 << (dim / 8).trailing_zeros()).min(lanes);
         let group = op.heads / op.kv_heads;
         let most = if lanes >= 32 { EIGHTS } else { EIGHTS_SMALL } * lanes_per_key as usize * 8 / dim;
         for most in (1..=group.min(most.max(1))).rev() {
-            // Sets of the same size: of seven heads four and, one of them anew, four.
+            // All sets have the same size and may overlap: seven heads become two sets of four that share one head.
             let (sets, together) = (group.div_ceil(most), group.div_ceil(group.div_ceil(most)));
             let groups = op.kv_heads * sets;
-            // With more rows there are workgroups enough.
+            // Larger row buckets have enough workgroups without splits; partials must fit the zeroed workspace.
             let rows = if site.bucket == RowBucket::R1 { 1 } else { 8 };
             let mut splits = (SPLIT_ALL / groups).next_power_of_two().clamp(8, SPLITS);
             if !site.bucket.is_small() || rows * groups * together * (1 + splits * (dim + 2)) > ZEROED_WORKSPACE_WORDS {
@@ -83,7 +86,7 @@ impl Form {
             }
             let parts = |w: u32| together * (4 * dim + (w / lanes) as usize * (4 * dim + 8) + 8 * splits + 4);
             let sizes = [256, 128, 64].into_iter().filter(|w| *w <= caps.invocations);
-            // Half as many threads rather than half as many heads, as long as a few subgroups are left.
+            // Fewer threads are preferred to fewer heads, as long as at least two subgroups are left.
             if let Some(workgroup) = sizes.filter(|w| w / lanes >= 2).find(|&w| s.fits(parts(w))) {
                 return Some(Form::SplitKv { workgroup, lanes_per_key, splits, together });
             }
@@ -113,7 +116,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     if let Some((form, rejected)) = beside_step.select().ok().filter(|_| site.bucket.is_small()) {
         return one(op, site, rows, form).into_lowering(rejected);
     }
-    // Two launches: the write, then attention that reads what was written.
+    // Two launches: the cache write, then attention, which reads the cache.
     let of_write: Vec<usize> = o.of_write().collect();
     let pick = |of: &[usize]| of.iter().map(|&i| site.ins[i].clone()).collect::<Vec<Sig>>();
     let write_site = OpSite { ins: pick(&of_write), outs: site.outs[1..].to_vec(), ..site.clone() };
@@ -139,7 +142,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     Lowering::Steps { launches, scratch, rejected }
 }
 
-/// A step that is a lowering by itself.
+/// One launch that is the whole lowering.
 struct One(Launch);
 
 impl One {
@@ -148,7 +151,7 @@ impl One {
     }
 }
 
-/// The text of `decode_split_kv` for so many heads: a line with `$h` once for each.
+/// The text of `decode_split_kv` for `together` heads: a line with `$h` is repeated for each head.
 fn for_each_head(together: usize) -> String {
     let text = include_str!("decode_split_kv.wgsl");
     let lines = text.lines().flat_map(|line| {
@@ -158,7 +161,7 @@ fn for_each_head(together: usize) -> String {
     lines.collect()
 }
 
-/// The launch; `decode_no_subgroups` is how many rows of a sequence it writes at most (0: it does not write).
+/// The launch; `rows` is the most rows of a sequence whose K/V it writes to the cache (0: it does not write).
 fn one(op: &Attention, site: &OpSite, rows: usize, of: Form) -> One {
     let o = op.operands();
     let form = if rows > 0 {

@@ -1,28 +1,29 @@
-//! Attention of many rows through cooperative matrices: see `prefill_mma.wgsl`, which the text made here completes with what is
-//! written out matrix by matrix.
+//! Attention of many rows through cooperative matrices. The code generated here declares the cooperative matrices and unrolls
+//! their loads, products and stores; `prefill_mma.wgsl` is the rest of the kernel.
 
 use super::*;
 
 /// Keys of a tile.
 const KEYS: usize = 32;
-/// Subgroups of a workgroup: each has as many rows as a matrix.
+/// Subgroups of a workgroup; each has as many rows as a cooperative matrix.
 const SUBGROUPS: usize = 4;
-/// Numbers between the ends of staged rows, so that neighbours lie in other banks: of f16, and of f32.
+/// Padding elements after each row in workgroup memory, against bank conflicts: of f16 rows, and of f32 rows.
 const GAP: usize = 8;
 const GAP_F32: usize = 4;
 
-/// How a tile is cut.
+/// How a workgroup's tile is divided into cooperative matrices.
 #[derive(Clone, Copy)]
 pub(super) struct Cut {
     /// Side of a cooperative matrix, and threads of a subgroup.
     side: usize,
     lanes: usize,
-    /// Matrices are read in the workgroup's memory through fours; Metal wants single numbers.
+    /// Matrices are loaded from arrays of vec4 in workgroup memory; Metal needs arrays of scalars.
     is_wide: bool,
 }
 
 impl Cut {
-    /// The cut for a site; none if it does not fit workgroup memory, or a workgroup has too many threads.
+    /// The division for a site. `None` if the adapter has no cooperative matrices, rows are few, the caches are not in f16,
+    /// heads are not a multiple of 16, or heads are so large that the registers of a subgroup do not suffice.
     pub(super) fn new(op: &Attention, site: &OpSite) -> Option<Cut> {
         let caps = caps(site.target);
         let (_, most) = caps.subgroups?;
@@ -42,19 +43,20 @@ impl Cut {
         SUBGROUPS * self.side
     }
 
-    /// Bytes of workgroup memory: keys and values (queries before them), scores, weights in two parts, three elements a thread.
+    /// Bytes of workgroup memory: keys and values (queries before them), scores, weights as two f16 values each, and two floats
+    /// for each thread.
     fn bytes(&self, dim: usize) -> usize {
         let staged = self.rows().max(2 * KEYS) * (dim + GAP) * 2;
         let weights = 2 * self.rows() * (KEYS + GAP) * 2;
         staged + self.rows() * (KEYS + GAP_F32) * 4 + weights + 8 * self.threads()
     }
 
-    /// Workgroups: every sequence may have one tile that is not full.
+    /// Number of workgroups, as if every sequence ended in a partial tile.
     pub(super) fn grid(&self, heads: usize) -> Expr {
         (Expr::CeilDiv(Box::new(Expr::T), self.rows() as u64) + Expr::S) * heads
     }
 
-    /// The text.
+    /// Adds the kernel's WGSL to `w`.
     pub(super) fn text(&self, w: &mut Wgsl, dim: usize) {
         let (side, rows) = (self.side, self.rows());
         w.enable("f16");
@@ -69,7 +71,7 @@ impl Cut {
         let memory = |w: &mut Wgsl, name: &str, scalar: &str, elements: usize| {
             let of = if self.is_wide { format!("vec4<{scalar}>") } else { scalar.into() };
             w.line(format!("var<workgroup> {name}: array<{of}, {}>;", elements / unit));
-            // Four elements from number `at` on.
+            // A store and a load of four elements from element `at`.
             if self.is_wide {
                 w.line(format!("fn put_{name}(at: u32, x: vec4<{scalar}>) {{ {name}[at / 4u] = x; }}"));
                 w.line(format!("fn {name}_four(at: u32) -> vec4<{scalar}> {{ return {name}[at / 4u]; }}"));
@@ -91,7 +93,7 @@ impl Cut {
         let stride = |n: usize| format!("{}u", n / unit);
         let place = |row: String, at: usize, column: usize| format!("(({row}) * {at}u + {column}u) / {unit}u");
         let own = format!("part * {side}u");
-        // The queries' upper or lower parts into registers.
+        // Loads the upper or lower f16 values of the queries to registers.
         for half in ["high", "low"] {
             for d in (0..dim).step_by(side) {
                 w.line(format!("var<private> q_{half}_{d}: MatA;"));
@@ -117,7 +119,7 @@ impl Cut {
             w.line(format!("    coopStoreT(s_{j}, &scores[{to}], {});", stride(at_score)));
         }
         w.line("}");
-        // Weights times the staged values.
+        // Product of the weights with the staged values.
         for d in (0..dim).step_by(side) {
             w.line(format!("var<private> mix_{d}: MatC;"));
         }
@@ -135,7 +137,7 @@ impl Cut {
             }
         }
         w.line("}");
-        // KEYS numbers of the mix from `c * KEYS` on, where the scores were.
+        // Stores KEYS columns of the output, from `c * KEYS`, over the scores.
         w.line("fn put_mix(c: u32) {");
         for d in (0..dim).step_by(side) {
             let to = place(own.clone(), at_score, d % KEYS);
@@ -147,7 +149,7 @@ impl Cut {
         }
         w.line("}");
         w.number("CHUNKS", dim.div_ceil(KEYS));
-        // What a thread carries of the next keys and values while the present ones are multiplied.
+        // Registers in which a thread holds its share of the next tile's keys and values while the present tile is multiplied.
         let turns = (KEYS * dim / 8).div_ceil(self.threads());
         let place = |turn: usize| format!("min(lid + {}u, {}u)", turn * self.threads(), KEYS * dim / 8 - 1);
         for (what, cache, first) in [("keys", "kc", 0), ("values", "vc", KEYS)] {

@@ -1,14 +1,16 @@
-// Attention of ROWS rows of one sequence and one query head with KEYS positions at a time, through cooperative matrices.
-// A subgroup has as many rows as a matrix (`part` says which); a thread keeps the books of a row, or of a part of its keys.
+// Prefill attention through cooperative matrices: a workgroup has ROWS rows of one sequence and one query head, and streams
+// over tiles of KEYS positions. A subgroup has as many rows as a matrix (`part` is its index). For the softmax, SHARE threads
+// divide the keys of a row among them.
 //
-// Twice over the keys: first the largest score of each row and the sum of its weights, then weights and their mix of the
-// values. So no mix in registers is ever scaled again, which would take it through memory.
+// Two passes over the keys: the first computes the maximum score of each row and the sum of its weights, the second the weights
+// and their product with the values. So accumulators never need a rescale factor; to scale the rows of a cooperative matrix, it
+// would have to go through memory.
 //
-// 2048 rows of Qwen2.5-0.5B's shape on an H200 through Vulkan: about 490 us, 356 us with the next keys on their way in registers
-// (8B's: 1180 us). What is left is the workgroup's memory and five barriers a tile, not products.
+// 2048 rows of Qwen2.5-0.5B's shape on an H200 through Vulkan: about 490 us, 356 us with the next keys in flight to registers
+// (8B's: 1180 us). The remaining time is workgroup memory and five barriers a tile, not matrix products.
 //
-// Factors are f16 and sums f32. Keys and values are what the cache holds; queries and weights are split in two f16, upper
-// and lower, so that nothing is lost.
+// Factors are f16 and accumulators f32. Keys and values are used as the cache holds them; queries and weights are each the sum
+// of two f16 values, the second of which holds the rounding error of the first.
 const SHARE: u32 = WG / ROWS;
 const NONE: f32 = -3.0e38;
 var<workgroup> book: array<vec2<f32>, WG>;
@@ -20,7 +22,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     part = subgroup % SUBGROUPS;
     let g = wid.x + wid.y * nwg.x;
     let head = g % HEADS;
-    // Which tile of which sequence.
+    // Finds the sequence, and the index of this workgroup's tile of rows in it.
     var tile_ = g / HEADS;
     var seq = 0u;
     while seq < batch_s() {
@@ -31,7 +33,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     }
     if seq >= batch_s() { return; }
     let count = batch_span(seq, 1u);
-    // The longest first.
+    // The last rows of a sequence see the most keys, so they come first.
     let first_row = ((count + ROWS - 1u) / ROWS - 1u - tile_) * ROWS;
     let start = batch_span(seq, 0u);
     let kv = head / GROUP;
@@ -74,7 +76,7 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
             sum += e.x + e.y + e.z + e.w;
         }
     }
-    // The row's books of all threads that share it.
+    // Combines the maxima and sums of the threads that share a row.
     book[lid] = vec2<f32>(largest, sum);
     fetch_keys(seq, kv, begin, end, lid);
     fetch_values(seq, kv, begin, end, lid);
@@ -125,10 +127,10 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     }
 }
 
-// What f16 can hold of numbers. By their bits: a compiler may take a number for what it is after it was rounded.
+// Rounds toward zero to f16 precision. It masks bits, since a compiler may drop a conversion to f16 and back.
 fn upper(x: vec4<f32>) -> vec4<f32> { return bitcast<vec4<f32>>(bitcast<vec4<u32>>(x) & vec4<u32>(0xffffe000u)); }
 
-// Scores of positions p .. p + 4, bent, NONE where the row does not see them.
+// Scores of positions p .. p + 4 after softcap; NONE where the row does not see the position.
 fn seen(p: u32, low: u32, position: u32, s: vec4<f32>) -> vec4<f32> {
     var x = s;
     if SOFTCAP > 0.0 {
@@ -138,7 +140,8 @@ fn seen(p: u32, low: u32, position: u32, s: vec4<f32>) -> vec4<f32> {
     return select(vec4<f32>(NONE), x, at >= vec4<u32>(low) & at <= vec4<u32>(position));
 }
 
-// Queries of the tile's rows, normed, rotated and scaled: what f16 holds of them (part 0), or the rest (1).
+// Stores the queries of the tile's rows, normed, rotated and scaled: their upper f16 values (`lower` = 0), or their rounding
+// errors (1).
 fn stage_queries(start: u32, first_row: u32, count: u32, head: u32, lower: u32, lid: u32) {
     let row = start + min(first_row + lid % ROWS, count - 1u);
     let from_ = (row * HEADS + head) * Q_STRIDE;
@@ -156,8 +159,8 @@ fn stage_queries(start: u32, first_row: u32, count: u32, head: u32, lower: u32, 
     }
 }
 
-// Where eight `e` of the keys or values from position `from_` on lies in their cache, in eights. Positions behind the end
-// are the last one again: finite, and seen by nobody.
+// Index in the cache, in vectors of eight elements, of vector `e` of the keys or values from position `from_`. Positions behind
+// the end repeat the last one: their elements are finite, and the mask hides them.
 fn eight_at(seq: u32, kv: u32, from_: u32, end: u32, e: u32) -> u32 {
     let p = min(from_ + e / (q_DIM / 8u), end - 1u);
     return kc_at(batch_page(seq, p), kv, batch_page_offset(p)) / 16u + e % (q_DIM / 8u);

@@ -1,4 +1,4 @@
-// Number d of the head that begins at `from_`, rotated.
+// Element `d` of the head that begins at `from_`, rotated.
 fn rotated(row: u32, from_: u32, d: u32) -> f32 {
     if d >= 2u * q_PAIRS { return q_x_at(from_ + d) * q_norm_at(d); }
     let second = select(d % 2u == 1u, d >= q_PAIRS, q_NEOX);

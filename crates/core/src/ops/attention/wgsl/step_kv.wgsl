@@ -1,7 +1,7 @@
-// The keys and values of this step's rows, as the cache would give them back. `step_kv_take` asks for those of the first row;
-// all threads meet between it and `step_kv`.
+// This step's K/V, rounded as the cache rounds them. `step_kv_take` loads those of the first row; the caller has a barrier
+// between it and `step_kv`.
 fn step_kv_start(row: u32, seq: u32) -> u32 {
-    // Where there is one row no word must be waited for.
+    // With one row, the address needs no load of a batch word.
     if STEP_ROWS == 1u { return row; }
     return batch_span(seq, 0u);
 }

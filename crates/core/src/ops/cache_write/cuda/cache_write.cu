@@ -1,6 +1,6 @@
-// Keys and values of this step to their places in the cache: a warp per row and head.
+// Writes this step's K/V to the paged KV cache: one warp for each row and head.
 //
-// v1 has stayed as it was.
+// v1: unchanged since.
 KERNEL {
     __shared__ float heads[WARPS][DIM];
     const Args A = ARGS;

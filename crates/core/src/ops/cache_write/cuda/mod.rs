@@ -1,4 +1,4 @@
-//! Writing the cache in CUDA: a warp per row and head.
+//! Cache write in CUDA: one warp for each row and head.
 
 use super::*;
 use crate::codegen::cuda::{HEADS, Unit, cache_type, groups};

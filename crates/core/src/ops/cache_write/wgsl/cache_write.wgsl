@@ -1,4 +1,4 @@
-// One workgroup a head of a token; the keys' head is `k`, and where PAIR the values' is `v`.
+// One workgroup for each head of a token. `k` reads the keys; the host adds the write of the values, if there are any.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;

@@ -1,4 +1,4 @@
-// A vector in the form of cache $C: the numbers are put into $C_elements, then all threads call $C_prepare.
+// Rounds or quantizes a vector to the type of cache $C: the caller fills $C_elements, then all threads call $C_prepare.
 var<workgroup> $C_elements: array<f32, $C_DIM>;
 var<workgroup> $C_scale: array<f32, ($C_DIM + 31u) / 32u>;
 
@@ -14,19 +14,19 @@ fn $C_prepare(lid: u32) {
     }
 }
 
-// Byte `i` of the vector in blocks of q8_0.
+// Byte `i` of the vector in q8_0 blocks of 34 bytes.
 fn $C_byte(i: u32) -> u32 {
     let scale = $C_scale[i / 34u];
     if i % 34u < 2u { return (f16_bits(scale) >> (8u * (i % 34u))) & 0xffu; }
     if scale == 0.0 { return 0u; }
     let y = $C_elements[i / 34u * 32u + i % 34u - 2u] * divide(1.0, scale);
-    // Halves go away from zero.
+    // WGSL's `round` takes ties to even; here they go away from zero.
     var code = round(y);
     if abs(y - code) == 0.5 { code = y + 0.5 * sign(y); }
     return u32(i32(clamp(code, -127.0, 127.0))) & 0xffu;
 }
 
-// Word `i` of the vector.
+// 32-bit word `i` of the encoded vector.
 fn $C_encoded(i: u32) -> u32 {
     if $C_KIND == 0u { return bitcast<u32>($C_elements[i]); }
     if $C_KIND == 1u { return f16_bits($C_elements[2u * i]) | (f16_bits($C_elements[2u * i + 1u]) << 16u); }

@@ -4,7 +4,7 @@ use super::*;
 use crate::codegen::wgsl::{Wgsl, caps};
 use crate::ops::rope::wgsl::head;
 
-/// Why a cache has no kernels; none where it has some.
+/// Why there are no kernels for a cache; `None` if there are.
 pub(crate) fn gap(cache: &Sig) -> Option<&'static str> {
     let Some(Cache { dim, .. }) = cache.cache() else { return Some("the value written to is no cache") };
     let known = matches!(cache.dtype, DType::F32 | DType::F16 | DType::Q8_0);
@@ -16,10 +16,10 @@ pub(crate) fn gap(cache: &Sig) -> Option<&'static str> {
     }
 }
 
-/// Numbers 8i .. 8i + 8 of a vector, from its fours.
+/// WGSL that reads elements 8i .. 8i + 8 of a vector as two groups of four.
 const EIGHT: &str = "return Eight($S_four(at, 2u * i), $S_four(at, 2u * i + 1u));";
 
-/// Declares a cache as `name`: its memory, and readers of it. One with `write` can also be written.
+/// Declares a cache as `name`: its binding and the functions that read it, with `write` also those that write it.
 pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) {
     let (dim, heads) = sig.cache().map_or((0, 0), |c| (c.dim, c.heads));
     let bytes = sig.dtype.row_bytes(dim).unwrap_or(0);
@@ -32,10 +32,10 @@ pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) 
         _ => 2,
     };
     w.number(&format!("{name}_KIND"), kind);
-    // Neighbours share a word where a vector is no whole number of words: both write their half of it.
+    // Where a vector is no whole number of words, two vectors share a word: each writes its half with atomics.
     let shared = write && !bytes.is_multiple_of(4);
     let access = if write { Access::ReadWrite } else { Access::Read };
-    // Vectors of floats are read 16 bytes at a time.
+    // Float vectors of a multiple of 16 bytes are read 16 bytes at a time.
     let wide = kind < 2 && bytes.is_multiple_of(16) && dim.is_multiple_of(8);
     let (of, word, put) = match (shared, wide) {
         (true, _) => ("atomic<u32>", "atomicLoad(&$S[i])", "atomicAnd(&$S[i], ~mask); atomicOr(&$S[i], word & mask);"),
@@ -62,7 +62,7 @@ pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) 
     }
 }
 
-/// Declares a reader of vectors in the form of cache `cache`, which lie in workgroup memory: `count` of them.
+/// Declares workgroup memory for `count` vectors in the type of cache `cache`, and the functions that read them.
 pub(crate) fn step_kv(w: &mut Wgsl, name: &str, cache: &str, count: usize) {
     w.line(format!("var<workgroup> {name}_words: array<u32, (({cache}_BYTES + 3u) / 4u) * {count}u>;"));
     w.function(&format!("{name}_word(i: u32) -> u32"), &format!("{name}_words[i]"));

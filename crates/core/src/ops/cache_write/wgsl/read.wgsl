@@ -1,4 +1,4 @@
-// Numbers 4i .. 4i + 4 of a vector that begins at byte `at` of what $S_word reads.
+// Elements 4i .. 4i + 4 of a vector that begins at byte `at` of the memory that $S_word reads.
 fn $S_four(at: u32, i: u32) -> vec4<f32> {
     if $C_KIND == 0u {
         let word = at / 4u + 4u * i;
@@ -8,7 +8,7 @@ fn $S_four(at: u32, i: u32) -> vec4<f32> {
         let word = at / 4u + 2u * i;
         return vec4<f32>(unpack2x16float($S_word(word)), unpack2x16float($S_word(word + 1u)));
     }
-    // Blocks of an f16 scale and 32 signed bytes, at even bytes.
+    // A q8_0 block is an f16 scale and 32 signed bytes; it may begin in the middle of a word.
     let block = at + i / 8u * 34u;
     let scale = unpack2x16float($S_word(block >> 2u) >> (8u * (block & 2u))).x;
     let code = block + 2u + 4u * (i % 8u);

@@ -1,6 +1,7 @@
-// A channel of a sequence a thread: all rows of the step, then the state.
+// Causal convolution over time: one thread for each channel of a sequence computes all rows of the step, then updates the
+// state.
 //
-// v1 has stayed as it was.
+// v1: unchanged since.
 KERNEL {
     const Args A = ARGS;
     allow_next();

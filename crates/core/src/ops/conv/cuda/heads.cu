@@ -1,7 +1,10 @@
-// The convolution of a packed projection with what follows it: SiLU, and L2 norms of the heads of queries and keys. A block is a
-// sequence and one such head, or some values; it owns its channels of the state.
+// Causal convolution of a packed projection, fused with SiLU and with the L2 norms of the heads of queries and keys. A thread
+// block has one sequence, and one head of queries or keys or THREADS channels of the values; no other block touches its
+// channels of the state.
 //
-// v1 has stayed as it was.
+// v1: unchanged since.
+//
+// RPT: channels of a head for each thread.
 #define RPT ((DIM + THREADS - 1) / THREADS)
 
 KERNEL {

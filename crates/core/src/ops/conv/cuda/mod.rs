@@ -1,9 +1,9 @@
-//! The convolution in CUDA: a thread per sequence and channel; with heads, a block per sequence and head.
+//! Convolution in CUDA: one thread for each sequence and channel; with heads, one thread block for each sequence and head.
 
 use super::*;
 use crate::codegen::cuda::{CONV, Unit};
 
-/// Threads of a block.
+/// Threads of a thread block.
 const THREADS: usize = 128;
 
 pub(super) fn lower(op: &Conv, site: &OpSite) -> Lowering {

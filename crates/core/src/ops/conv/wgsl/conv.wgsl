@@ -1,6 +1,7 @@
-// One workgroup a block of channels of a sequence, a thread a channel: a head of queries or keys where HEADS, else WG channels.
-// x_at: rows of CHANNELS, w_at: the filter; IN_PLACE: the state holds the last TAPS - 1 rows, else x is a window that has
-// them in front of each sequence's rows. put(row, channel, y).
+// Causal convolution over time. A workgroup has a block of channels of one sequence, a thread one channel; with HEADS, a block
+// is a head of queries or keys or WG channels of the values, else WG channels. x_at reads rows of CHANNELS, w_at the filter.
+// With IN_PLACE, the state holds the TAPS - 1 rows before this step; else x is a window that has them in front of each
+// sequence's rows. put(row, channel, y) stores an output.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;
@@ -12,13 +13,13 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     let first = select(2u * KEYS + (block - heads) * WG, block * DIM, is_head);
     let count_ = select(min(WG, CHANNELS - first), DIM, is_head);
     let is_on = lid < count_;
-    // Threads without a channel work on the first one and store nothing.
+    // Threads without a channel take part in the reductions: they compute the first channel and store nothing.
     let c = first + select(0u, lid, is_on);
     let start = batch_span(seq, 0u);
     let count = batch_span(seq, 1u);
     let old = batch_span(seq, 3u) * (TAPS - 1u) * CHANNELS + c;
     let from_ = select(start + (seq + 1u) * (TAPS - 1u), start, IN_PLACE);
-    // The rows in sight, oldest first.
+    // The TAPS input rows that an output sees, oldest first.
     var rows: array<f32, TAPS>;
     for (var i = 0u; i < TAPS - 1u; i++) {
         rows[i] = 0.0;

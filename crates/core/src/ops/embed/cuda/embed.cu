@@ -1,14 +1,15 @@
-// Rows of the table, a block each; a token that the host does not know yet is the one its sequence sampled last.
+// Embedding rows, one thread block for each token. The id of a pending token, which the host does not know yet, is the one that
+// its sequence sampled last, and is read from device memory.
 //
-// v1: a number at a time: 9 to 21 µs for one row on an H200. v2: eight at a time.
-// v3: the batch's words, the id and the fed id are asked for together, where they should be, instead of one after the
-//     other: what is left is one line from memory after another three times.
+// v1: one element at a time: 9 to 21 µs for one row on an H200. v2: eight at a time.
+// v3: the batch words, the id and the pending token's id are loaded together, from the addresses where they are expected,
+//     instead of one after the other. What is left is three loads from memory one after the other.
 KERNEL {
     const Args A = ARGS;
     allow_next();
     const Batch batch{BATCH};
     const u32 row = block_index();
-    // Ids stand behind the header, and the first row is the first sequence's: loads that wait for nobody.
+    // Ids usually follow the 32 words of the header, and row 0 belongs to sequence 0: these loads depend on no other.
     const u32 there = BATCH[32], at = BATCH[4], rows = batch.t();
     u32 id = FULL;
     if (row < rows) id = row == 0 && at == 32 ? there : batch.id(row);

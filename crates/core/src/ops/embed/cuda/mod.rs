@@ -1,4 +1,4 @@
-//! Embedding rows in CUDA: a block a token.
+//! Embedding rows in CUDA: one thread block for each token.
 
 use super::*;
 use crate::codegen::cuda::{Unit, WEIGHTS};

@@ -1,4 +1,4 @@
-//! The L2 norm in CUDA: the kernel of the root-mean-square norm without the mean.
+//! L2 norm in CUDA: the kernel of the root-mean-square norm, which then does not divide the sum of squares by `dim`.
 
 use super::*;
 use crate::ops::rms_norm::With;

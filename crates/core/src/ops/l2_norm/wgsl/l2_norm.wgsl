@@ -1,4 +1,4 @@
-// One workgroup a group of DIM elements. x_at; EPS.
+// L2 norm: one workgroup for each group of DIM elements. The host declares x_at and EPS.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;

@@ -1,4 +1,4 @@
-//! Norms in CUDA: a warp a group, or a block where groups are long.
+//! Norms in CUDA: one warp for each group, or one thread block where groups have more than 512 elements.
 
 use super::*;
 use crate::codegen::cuda::{Unit, groups};
@@ -11,7 +11,7 @@ pub(super) fn lower(op: &RmsNorm, site: &OpSite) -> Lowering {
     norm.lower(op.weight, op.with, op.cost(site))
 }
 
-/// A norm over groups of numbers: the root of the mean square, or L2.
+/// A norm over groups of `dim` elements: root mean square, or L2.
 pub(crate) struct Norm<'a> {
     pub site: &'a OpSite,
     pub dim: usize,
@@ -21,7 +21,7 @@ pub(crate) struct Norm<'a> {
 }
 
 impl Norm<'_> {
-    /// Its lowering, with a weight and another value.
+    /// The lowering of the norm, with or without a weight, and with the second value that `with` names.
     pub(crate) fn lower(&self, weight: bool, with: With, cost: Cost) -> Lowering {
         let out = &self.site.outs[0];
         let row_threads = if self.dim > 512 { 256 } else { 32 };

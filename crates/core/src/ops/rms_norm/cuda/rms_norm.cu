@@ -1,6 +1,7 @@
-// Norm of groups of DIM elements, ROW_THREADS threads (a warp, or the block) each: root mean square, or L2 (L2_NORM 1).
+// Root-mean-square norm, or L2 norm with L2_NORM 1, of groups of DIM elements. A group has ROW_THREADS threads: a warp, or the
+// whole thread block.
 //
-// v1 has stayed as it was.
+// v1: unchanged since.
 #define WITH_RESIDUAL 1
 #define WITH_GATE 2
 #define WITH_SUM 3

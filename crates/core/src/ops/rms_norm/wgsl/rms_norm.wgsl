@@ -1,5 +1,6 @@
-// One workgroup a group of DIM elements. x_at, weight_at (1 without a weight); finish: what another value does with the
-// normed number; put_sum: keeps the sum that is normed, where it is one; EPS.
+// Root-mean-square norm: one workgroup for each group of DIM elements. The host declares x_at, weight_at (1 without a weight),
+// finish (the epilogue: a residual or a gate, if there is one), put_sum (stores the sum that is normed, if the op adds first)
+// and EPS.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;

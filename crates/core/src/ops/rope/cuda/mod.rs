@@ -1,4 +1,4 @@
-//! Rotation in CUDA: a warp a head.
+//! Rotary position embedding in CUDA: one warp for each head.
 
 use super::*;
 use crate::codegen::cuda::{HEADS, Unit, groups};

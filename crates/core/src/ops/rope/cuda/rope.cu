@@ -1,6 +1,6 @@
-// Rotation of heads, after their norm if there is one: a warp each.
+// Rotary position embedding, after the heads' norm if there is one: one warp for each head of a row.
 //
-// v1 has stayed as it was.
+// v1: unchanged since.
 KERNEL {
     __shared__ float heads[WARPS][DIM];
     const Args A = ARGS;

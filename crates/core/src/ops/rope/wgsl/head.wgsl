@@ -1,8 +1,9 @@
-// One head of $H in workgroup memory, after its norm; $H_rotated gives its numbers after the rotation.
-// $H_x_at, $H_norm_at: numbers and the norm's weight. $H_DIM, $H_NORM, $H_EPS, $H_PAIRS (0: no rotation), $H_NEOX, $H_TABLE.
+// One head of $H in workgroup memory, after its norm; $H_rotated reads an element after the rotation.
+// The host declares $H_x_at (elements), $H_norm_at (the norm's weight), $H_DIM, $H_NORM, $H_EPS, $H_PAIRS (0: no rotation),
+// $H_NEOX and $H_TABLE.
 var<workgroup> $H_head: array<f32, $H_DIM>;
 
-// All threads call it, and meet before they read.
+// All threads call it, with a barrier before any of them reads the head.
 fn $H_take(from_: u32, lid: u32) {
     var sum = 0.0;
     for (var d = lid; d < $H_DIM; d += WG) {

@@ -1,16 +1,16 @@
-//! Rotation and norm of heads in WGSL, alone and inside other kernels.
+//! Norm and rotary embedding of heads in WGSL, alone and inside other kernels.
 
 use super::*;
 use crate::codegen::wgsl::{Wgsl, caps};
 
-/// Declares how heads `name` are read: of rows of `x`, normed and rotated as `rope` says. The reductions are declared
-/// before it.
+/// Declares functions under `name` that read heads from rows of `x`, normed and rotated as `rope` says. They need the
+/// workgroup reductions, which the caller declares before.
 pub(crate) fn head(w: &mut Wgsl, name: &str, dim: usize, x: Arg, rope: Option<&Rope>, norm: Option<(Arg, DType)>) {
     w.read(&format!("{name}_x"), x, DType::F32);
     rotation(w, name, dim, rope, norm);
 }
 
-/// As [`head`], where `name_x_at` is there already.
+/// As [`head`], if the caller has declared `{name}_x_at`.
 fn rotation(w: &mut Wgsl, name: &str, dim: usize, rope: Option<&Rope>, norm: Option<(Arg, DType)>) {
     let norm = norm.filter(|_| rope.is_some_and(|r| r.norm.is_some()));
     w.read_or(&format!("{name}_norm"), norm, 1.0);

@@ -1,4 +1,4 @@
-// One workgroup a head of a row.
+// Rotary position embedding: one workgroup for each head of a row.
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;
