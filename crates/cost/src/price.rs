@@ -165,7 +165,8 @@ impl<'p> Pricer<'p> {
         work.unwrap_or_else(|| self.sized(&d.cost, bind, set) - self.launch())
     }
 
-    /// The time of a GPU dispatch by the curves of its op, launch included. `None` where the profile has no such curves, and for
+    /// The time of a GPU dispatch by the curves of its op, launch included. `None` where the profile has no such curves, and
+    /// for
     /// dispatches that write only scratch.
     fn gpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
         let no_kernel = KernelId::default();
@@ -260,7 +261,8 @@ impl<'p> Pricer<'p> {
         }
         let cold = self.coldness(set);
         let outputs = d.operands.iter().filter(|o| o.is_written).count();
-        // With more products than outputs, two weights are read tile by tile in turn and their products combined in the epilogue.
+        // With more products than outputs, two weights are read tile by tile in turn and their products combined in the
+        // epilogue.
         let is_pair = outputs < matrices.len();
         let long = ((k as f64 / STREAM_K as f64).ln() / (LONG_K as f64 / STREAM_K as f64).ln()).clamp(0.0, 1.0);
         let one = |x: f64| self.time("epilogue", x).unwrap_or(0.0);
@@ -278,7 +280,8 @@ impl<'p> Pricer<'p> {
             // Where a dispatch has weights of several formats, each format counts for its share of the bytes: that share of the
             // time that all bytes would take in this format.
             stream += bytes(s) / all * (hot + cold * (from_memory - hot).max(0.0));
-            // The epilogues that are contained in the curve's time, to be subtracted below. Longer rows are priced by a curve of
+            // The epilogues that are contained in the curve's time, to be subtracted below. Longer rows are priced by a
+            // curve of
             // longer rows, which has fewer items for the same bytes.
             let of_curve = if pair.is_some() { 1.0 } else { (LONG_K as f64 / STREAM_K as f64).powf(cold * long) };
             let items = rows(s) * k as f64 / (STREAM_K as f64 * of_curve) / TILE_ROWS as f64;

@@ -2,7 +2,8 @@
 //! numbers that belong to no model.
 //!
 //! A chain of the dispatches of one kind, layer after layer, gives the time of that kind by form and size. A chain of whole
-//! layers takes longer than the sum of its kinds; the excess per dispatch is the kernel-switch overhead (curve `kernel_switch`).
+//! layers takes longer than the sum of its kinds; the excess per dispatch is the kernel-switch overhead
+//! (curve `kernel_switch`).
 
 use super::pairs::Extent;
 use super::*;
@@ -43,7 +44,8 @@ fn is_in_layers(name: &str) -> bool {
 }
 
 impl Layers {
-    /// The plan of the first `layers` layers on a target, with the kinds named in `rows` only, or with all kinds of whole layers.
+    /// The plan of the first `layers` layers on a target, with the kinds named in `rows` only, or with all kinds of whole
+    /// layers.
     pub fn plan(&mut self, target: Target, rows: Option<&[&str]>, layers: usize) -> Result<Plan, ShapeError> {
         let mut plan = self.chain.plan(target)?;
         plan.dispatches.retain(|d| match d.name.split_once('.') {

@@ -9,7 +9,7 @@
 // Online-softmax rescale factor from maximum `m` to the new maximum `most`, which is -inf where no key has been seen.
 DEVICE float scale_to(float m, float most) { return exp2_fast(m - (most == -INFINITE ? 0.0f : most)); }
 
-// Running maximum and sum of each of a lane's two heads; the sum is over the lane's own keys.
+// Running maximum and sum of each of a lane's two heads; the sum is over the keys of that lane.
 struct Softmax {
     float m[2], sum[2];
 };
