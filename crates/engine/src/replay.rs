@@ -1,4 +1,4 @@
-//! Running one recorded step again and again from the same states: whatever differs in a bit depends on time.
+//! Replays one recorded step again and again from the same states: an output that differs in a bit shows a race.
 
 use onetrip_ir::expr::Bind;
 use onetrip_ir::tensor::Role;
@@ -7,12 +7,12 @@ use crate::graph_builder::Want;
 use crate::model::PlanKey;
 use crate::step::{Engine, StepError};
 
-/// What came of the replays of a step.
+/// The outcome of the replays of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replays {
-    /// How often the step ran besides its first time.
+    /// Number of runs after the first one.
     pub times: usize,
-    /// Numbers of the output.
+    /// Number of elements of the output.
     pub numbers: usize,
     /// Runs with an output that differs in a bit, and the first of them, with the first number that does.
     pub different: usize,
