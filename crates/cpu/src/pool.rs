@@ -1,7 +1,8 @@
 //! The thread pool: workers (the calling thread is one of them) that run one job together and share a barrier.
 //!
 //! A decode step has a hundred fork–join barriers; each must cost about a microsecond. So workers spin at a barrier, and
-//! between jobs they spin for a short while before they sleep. (A work-stealing pool's join was measured at 3 to 8 µs with two threads.)
+//! between jobs they spin for a short while before they sleep. (The join of a work-stealing pool was measured at 3 to 8 µs
+//! with two threads.)
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
