@@ -9,7 +9,7 @@ use onetrip_ir::text::distance;
 
 pub mod rewrite;
 pub mod rules;
-pub use rules::{RULES, Rule};
+pub use rules::{FRAGMENT_LAYOUT, RULES, Rule};
 
 /// How often each rule fired, and where it was refused.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +49,11 @@ impl Fuse {
                 }
             }
         }
+    }
+
+    /// One rule by its name, and no other.
+    pub fn only(rule: &str) -> Fuse {
+        Fuse::Some(vec![rule.into()])
     }
 
     /// True if the rule is wanted.
@@ -130,6 +135,16 @@ fn apply(
             }
             done.map(|()| remove[0])
         }
+        Rewrite::Relayout { value, sig } => {
+            let maker = graph.producer(value).ok_or(None)?;
+            let before = std::mem::replace(&mut graph.values[value].sig, sig);
+            let has_kernel = |&n: &usize| has_kernel(graph, ctx, &graph.nodes[n], assume);
+            let done = [vec![maker], graph.consumers(value)].concat().iter().try_for_each(has_kernel);
+            if done.is_err() {
+                graph.values[value].sig = before;
+            }
+            done.map(|()| maker)
+        }
     }
 }
 
@@ -143,8 +158,13 @@ fn fits(graph: &Graph, ctx: &LoweringContext, node: &Node, assume: bool) -> Resu
         }
         Ok(_) => {}
     }
+    has_kernel(graph, ctx, node, assume)
+}
+
+/// The device has a kernel for a node, or is taken to have one.
+fn has_kernel(graph: &Graph, ctx: &LoweringContext, node: &Node, assume: bool) -> Result<(), Option<(String, String)>> {
     match node.op.lower(&graph.site(ctx, &node.ins, &node.outs)) {
-        Lowering::Gap(why) if !assume => refusal(why.into()),
+        Lowering::Gap(why) if !assume => Err(Some((node.name.clone(), why.into()))),
         _ => Ok(()),
     }
 }

@@ -204,16 +204,6 @@ impl Op {
             _ => None,
         }
     }
-
-    /// It has a kernel here that gives an output in MMA fragment layout of a type.
-    pub fn emits_fragment_layout(&self, site: &OpSite, output: usize, dtype: DType) -> bool {
-        if !matches!((self, site.target), (Op::Matmul(_) | Op::Attention(_), Target::Cuda(_))) {
-            return false;
-        }
-        let mut wanted = site.clone();
-        wanted.outs[output] = site.outs[output].as_mma_fragment(dtype);
-        self.lower(&wanted).is_there()
-    }
 }
 
 /// Checks the number of inputs of an op.

@@ -1,8 +1,7 @@
-//! From a graph to a plan: choose layouts, fuse, choose MMA fragment layouts, lower every node, colour slots.
+//! From a graph to a plan: choose layouts of weights, fuse, lower every node, colour slots.
 
 use std::collections::BTreeMap;
 
-use super::fragment_layout;
 use super::layout::Layouts;
 use super::slots::{LiveRange, colour};
 use crate::fuse::{Fuse, fuse_assuming};
@@ -54,7 +53,6 @@ pub fn lower_assuming(
         }
     }
     let report = fuse_assuming(&mut graph, &ctx, wanted, assume);
-    fragment_layout::choose(&mut graph, &ctx);
     let mut planner =
         Planner { graph: &graph, ctx, device, dispatches: vec![], touches: vec![], nodes: vec![], scratches: vec![] };
     for n in 0..graph.nodes.len() {

@@ -1,6 +1,7 @@
 //! What a rule answers: a rewrite of the graph, and the names of what it makes.
 
 use crate::graph::{Node, Source, Value, ValueId};
+use onetrip_ir::tensor::Sig;
 
 /// What a rule wants to put in the place of some nodes.
 #[derive(Clone, Debug)]
@@ -21,6 +22,13 @@ pub enum Rewrite {
         remove: Vec<usize>,
         /// Output, and the value that it is.
         same: Vec<(ValueId, ValueId)>,
+    },
+    /// The same nodes, with a value between them in another form: its producer writes it so, and its readers read it so.
+    Relayout {
+        /// The value.
+        value: ValueId,
+        /// Its signature from now on.
+        sig: Sig,
     },
 }
 

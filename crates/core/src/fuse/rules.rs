@@ -11,6 +11,7 @@ use onetrip_ir::context::LoweringContext;
 mod attention;
 mod delta;
 mod find;
+mod layouts;
 mod matmul;
 mod moves;
 mod norms;
@@ -28,6 +29,10 @@ pub struct Rule {
     /// The rewrite it wants at a node.
     pub find: fn(&Graph, &LoweringContext, usize) -> Option<Rewrite>,
 }
+
+/// The rule that has values written as tensor cores read them. Chains of a calibration and cases of an op are planned by it
+/// alone.
+pub const FRAGMENT_LAYOUT: &str = "fragment-layout";
 
 /// All rules, in order.
 pub const RULES: &[Rule] = &[
@@ -219,5 +224,13 @@ pub const RULES: &[Rule] = &[
         makes: "one op with both trees in one",
         because: "the value between them stays in registers",
         find: matmul::elementwise_chain,
+    },
+    Rule {
+        name: FRAGMENT_LAYOUT,
+        finds: "a value between a matmul, or attention with one token a sequence, and the one matmul that converts it to \
+                16 bits for tensor cores",
+        makes: "the same two ops, of which the first writes the value in 16 bits and in the MMA fragment layout of the second",
+        because: "no dispatch converts the value, and it is written and read in half the bytes",
+        find: layouts::fragment_layout,
     },
 ];

@@ -36,7 +36,9 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
         return answer;
     }
     if site.outs[0].is_mma_fragment() {
-        return Lowering::Gap("only attention of many sequences, one token each, gives MMA fragment layout");
+        return Lowering::Gap(
+            "only attention of one token each of many sequences, over caches in f16, gives MMA fragment layout",
+        );
     }
     if site.bucket.is_small() { decode_split_kv(op, site, keys, values) } else { prefill(op, site, keys, values) }
 }
