@@ -78,6 +78,13 @@ impl Emulated {
         })
     }
 
+    /// A device of so few SMs that launches have few groups: each costs a processor time.
+    pub fn with_sms(sms: u32) -> Option<Emulated> {
+        let mut emulated = Emulated::new()?;
+        emulated.caps.sms = sms;
+        Some(emulated)
+    }
+
     fn place_slots(&mut self, plan: &Plan, batch: &StepBatch) {
         self.slots = Slots::place(plan.slot_bytes(batch.bind()), 256, GUARD as u64);
         self.arena = AlignedBytes::zeroed(self.slots.bytes.max(1) as usize);
