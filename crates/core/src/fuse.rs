@@ -3,6 +3,7 @@
 use crate::fuse::rewrite::Rewrite;
 use crate::graph::{Graph, Node};
 use crate::lowering::Lowering;
+use crate::ops::LISTED_ONLY;
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::plan::Refusal;
 use onetrip_ir::text::distance;
@@ -161,10 +162,10 @@ fn fits(graph: &Graph, ctx: &LoweringContext, node: &Node, assume: bool) -> Resu
     has_kernel(graph, ctx, node, assume)
 }
 
-/// The device has a kernel for a node, or is taken to have one.
+/// The device has a kernel for a node, or is taken to have one, or the node is one of those that are never run.
 fn has_kernel(graph: &Graph, ctx: &LoweringContext, node: &Node, assume: bool) -> Result<(), Option<(String, String)>> {
     match node.op.lower(&graph.site(ctx, &node.ins, &node.outs)) {
-        Lowering::Gap(why) if !assume => Err(Some((node.name.clone(), why.into()))),
+        Lowering::Gap(why) if !assume && why != LISTED_ONLY => Err(Some((node.name.clone(), why.into()))),
         _ => Ok(()),
     }
 }

@@ -283,7 +283,7 @@ pub fn tests() -> Vec<Trial> {
         let run = move || cases(op, false);
         Trial::test(format!("op/{op}/cuda-emulated"), run).with_ignored_flag(ignored)
     };
-    let mut tests: Vec<Trial> = Op::NAMES.iter().map(|op| test(op)).collect();
+    let mut tests: Vec<Trial> = crate::ops::on_gpus().map(test).collect();
     tests.push(Trial::test("emulated/tiny answers as on the CPU", || whole(&tiny()?)).with_ignored_flag(ignored));
     let library = || cases("matmul", true);
     tests.push(Trial::test("op/matmul/cuda-emulated with a library", library).with_ignored_flag(ignored));
