@@ -122,6 +122,8 @@ const TEXTS: [(usize, usize); 4] = [(1, 70), (1, 1), (8, 1), (32, 1)];
 const THEN: [u32; 2] = [7, 90];
 const SEQUENCES: usize = 32;
 
+/// Rules, and how often each fired.
+type Fired = Vec<(&'static str, usize)>;
 type Open = fn(Vec<u8>, &Options) -> Result<Engine, Failed>;
 
 fn on_cpu(file: Vec<u8>, o: &Options) -> Result<Engine, Failed> {
@@ -144,7 +146,7 @@ fn answers_agree(how: &Compared, open: Open) -> Result<(), Failed> {
     // Rows of 256 fill the columns of MMA fragments.
     let file = Small::new("llama", true, 5).gguf(&|_| DType::Q8_0)?;
     let o = Options { compute: how.compute, context: 128, sequences: SEQUENCES, ..Options::default() };
-    let answers = |fuse: Fuse| -> Result<(Vec<Answers>, Vec<(&'static str, usize)>), Failed> {
+    let answers = |fuse: Fuse| -> Result<(Vec<Answers>, Fired), Failed> {
         let mut engine = open(file.clone(), &o.fused(fuse))?;
         let all = TEXTS.iter().map(|&(n, len)| {
             let seqs = sequences(&mut engine, n)?;
