@@ -41,6 +41,7 @@ pub fn tests() -> Vec<Trial> {
     };
     vec![
         Trial::test("fragment_layout/are what one matmul of 9 to 64 rows rounds", where_they_are),
+        Trial::test("fragment_layout/is refused, with the kernel's reason, where attention cannot write it", refused),
         Trial::test("fragment_layout/save a dispatch each and change no bit", same).with_ignored_flag(ignored),
     ]
 }
@@ -66,6 +67,7 @@ struct Form {
     ffn: usize,
     gated: bool,
     dtype: DType,
+    cache: DType,
     compute: Compute,
     target: Target,
     seen: Seen,
@@ -80,6 +82,7 @@ impl Default for Form {
             ffn: 384,
             gated: false,
             dtype: DType::Q4_0,
+            cache: DType::F16,
             compute: Compute::Int8,
             target: Target::Cuda(CudaCaps::default()),
             seen: Seen::Nobody,
@@ -120,7 +123,7 @@ impl Form {
         let o = weight(matrix(WIDTH, q_width));
         let [gate, up] = [(); 2].map(|_| weight(matrix(self.ffn, WIDTH)));
         let down = weight(matrix(WIDTH, self.ffn));
-        let cache = Sig::state(Cache { heads: kv_heads, dim: DIM }, DType::F16);
+        let cache = Sig::state(Cache { heads: kv_heads, dim: DIM }, self.cache);
         l.states = vec![cache; 2];
         let [keys, values] = [0, 1].map(|i| l.graph.source("cache", l.states[i].clone(), Source::State(i)));
 
@@ -215,6 +218,20 @@ fn where_they_are() -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+/// Attention over a cache in f32 has another kernel: the refusal names it and why, and the other value is still rewritten.
+fn refused() -> Result<(), Failed> {
+    let form = Form { cache: DType::F32, ..Form::default() };
+    let plan = form.plan(form.layer()?.graph, &Fuse::only(FRAGMENT_LAYOUT))?;
+    match &plan.refused[..] {
+        [r] if (r.rule, &*r.at) == (FRAGMENT_LAYOUT, "attention") && r.why.contains("caches in f16") => {}
+        other => return Err(format!("refused: {other:?}").into()),
+    }
+    match (plan.fired.iter().find(|(rule, _)| *rule == FRAGMENT_LAYOUT), plan.gaps().count()) {
+        (Some((_, 1)), 0) => Ok(()),
+        (fired, gaps) => Err(format!("{fired:?}, {gaps} gaps").into()),
+    }
 }
 
 /// A random layer: by the rule it has the results of no rule, and neither more bytes nor more dispatches. Gives how often

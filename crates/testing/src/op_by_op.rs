@@ -17,6 +17,7 @@ use onetrip_ir::tensor::Sig;
 use crate::emulated::Emulated;
 use crate::harness::{Answers, CHUNK, Options, best, exceeds, forced, load, root_mean_square, sequences};
 use crate::plans::{NAMED, published};
+use crate::qwen35::small_gguf;
 use crate::setup::{BATCHES, DEVICES, key, options};
 use crate::small::Small;
 
@@ -112,8 +113,9 @@ struct Compared {
 
 /// What rules change is the order of sums; here they change none.
 const CPU: Compared = Compared { compute: Compute::F32, tolerance: 1e-5, fires: "norm-prologue" };
-/// Activations are rounded to f16 where they meet a weight: a sum in another order may round the other way.
-const CUDA: Compared = Compared { compute: Compute::F16, tolerance: 3e-4, fires: FRAGMENT_LAYOUT };
+/// Activations are rounded to f16 where they meet a weight: a sum in another order may round the other way,
+/// by 2^-10 of a number. (Measured: up to 6e-4, over the eight layers with delta nets.)
+const CUDA: Compared = Compared { compute: Compute::F16, tolerance: 2e-3, fires: FRAGMENT_LAYOUT };
 /// Keys and values are rounded to f16 in the cache, behind sums in another order.
 const WGPU: Compared = Compared { compute: Compute::F32, tolerance: 1e-4, fires: "residual-norm" };
 
@@ -141,10 +143,17 @@ fn on_emulated(file: Vec<u8>, o: &Options) -> Result<Engine, Failed> {
     Ok(Engine::load(model, Box::new(device), o.context, o.sequences, 1, &|_, _| {})?)
 }
 
-/// The answers in every bucket, by no rule and by all.
+/// The answers in every bucket, by no rule and by all: of a model with attention alone, and of one with delta nets.
 fn answers_agree(how: &Compared, open: Open) -> Result<(), Failed> {
     // Rows of 256 fill the columns of MMA fragments.
-    let file = Small::new("llama", true, 5).gguf(&|_| DType::Q8_0)?;
+    let llama = Small::new("llama", true, 5).gguf(&|_| DType::Q8_0)?;
+    for (name, file) in [("llama", llama), ("qwen35", small_gguf(DType::Q4_0)?)] {
+        file_agrees(file, how, open).map_err(|why| format!("{name}: {}", why.message().unwrap_or("no reason")))?;
+    }
+    Ok(())
+}
+
+fn file_agrees(file: Vec<u8>, how: &Compared, open: Open) -> Result<(), Failed> {
     let o = Options { compute: how.compute, context: 128, sequences: SEQUENCES, ..Options::default() };
     let answers = |fuse: Fuse| -> Result<(Vec<Answers>, Fired), Failed> {
         let mut engine = open(file.clone(), &o.fused(fuse))?;
