@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use onetrip_core::compile::layout::Layouts;
 use onetrip_core::fuse::Fuse;
+use onetrip_core::graph::Graph;
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::formats::DType;
 use onetrip_ir::plan::Plan;
@@ -104,7 +105,8 @@ impl Model {
         Ok(model)
     }
 
-    fn graph(&mut self, want: Want) -> Result<(onetrip_core::graph::Graph, Vec<Sig>), ModelError> {
+    /// The graph as the model's definition writes it, before any rule, and the signatures of its states.
+    pub fn graph(&mut self, want: Want) -> Result<(Graph, Vec<Sig>), ModelError> {
         let name = self.config.arch.as_str();
         let define = MODELS.iter().find(|(arch, _)| *arch == name).map(|(_, define)| *define);
         let define = define.ok_or_else(|| ModelError::Plan(format!("no definition of architecture {name}")))?;
