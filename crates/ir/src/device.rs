@@ -1,4 +1,5 @@
-//! The [`Device`] trait: a device owns memory, records the dispatches of a plan, runs recordings and times them. It knows no op.
+//! The [`Device`] trait: a device owns memory, records the dispatches of a plan, runs recordings and times them. It knows no
+//! op.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub enum DeviceError {
         /// The driver's message, and what the user can do.
         why: String,
     },
-    /// The device ran out of memory after everything was allocated: the driver needed more for a run.
+    /// The driver ran out of memory in a call that is not an allocation of device memory ([`DeviceError::Memory`] is).
     #[error("{device} failed{at}: {why}")]
     Full {
         /// Name of the device, as in plans: `cuda`.
@@ -108,7 +109,8 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// Names the dispatch that failed, as ` at dispatch 12 (blk.3.ffn_down)`; errors without such a place are returned unchanged.
+    /// Names the dispatch that failed, as ` at dispatch 12 (blk.3.ffn_down)`; errors without such a place are returned
+    /// unchanged.
     pub fn at(self, place: String) -> DeviceError {
         match self {
             DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at: place, why },
@@ -161,8 +163,8 @@ pub struct Ticket(pub u64);
 /// Number of past submissions whose outputs a device keeps, where it keeps more than those of the last one.
 pub const RING: usize = 8;
 
-/// Size in u32 words of the zeroed workspace (`Arg::ZeroedWorkspace`), which every device of text kernels has: its words are zero
-/// between dispatches.
+/// Size in u32 words of the zeroed workspace (`Arg::ZeroedWorkspace`), which every device of text kernels has: its words are
+/// zero between dispatches.
 pub const ZEROED_WORKSPACE_WORDS: usize = 1 << 20;
 
 /// What a user of a device needs: memory, recordings, runs and their outputs.
@@ -195,16 +197,16 @@ pub trait Device: Send {
     /// Writes the parameters of the batch and submits a recording. When this returns the run may still be under way, and it may
     /// not even be encoded yet: an error in it is then returned by a later call.
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError>;
-    /// The most ticks of one recording that [`Device::submit_many`] puts into one submission: 1 where every run is a submission of
-    /// its own.
+    /// The most ticks of one recording that [`Device::submit_many`] puts into one submission: 1 where every run is a submission
+    /// of its own.
     fn most_ticks(&self) -> usize;
     /// Submits several runs of a recording together; each run reads the tokens that the run before it sampled. The batches have
     /// one shape, and there are at most [`Device::most_ticks`] of them. Returns the tickets in order.
     fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError>;
     /// Waits until every submitted run is done.
     fn wait(&mut self) -> Result<(), DeviceError>;
-    /// How many submissions a caller should make before it reads the output of the first: 1 where [`Device::submit`] returns only
-    /// after the run, at most [`RING`].
+    /// How many submissions a caller should make before it reads the output of the first: 1 where [`Device::submit`] returns
+    /// only after the run, at most [`RING`].
     fn in_flight(&self) -> usize;
     /// Time stamps of the last run, in seconds from its start, in the order of recording.
     fn stamps(&self) -> &[f64];
@@ -215,8 +217,8 @@ pub trait Device: Send {
     fn read_state(&mut self, index: usize) -> Vec<u8>;
     /// Overwrites a state's bytes.
     fn write_state(&mut self, index: usize, bytes: &[u8]);
-    /// Copies state `from` over state `to`, which has the same size, after the runs submitted so far and before later ones; the host
-    /// does not wait.
+    /// Copies state `from` over state `to`, which has the same size, after the runs submitted so far and before later ones; the
+    /// host does not wait.
     fn copy_state(&mut self, from: usize, to: usize);
     /// Counts since the device was opened, over all runs that were waited for.
     fn counts(&self) -> Counts;

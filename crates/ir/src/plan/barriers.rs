@@ -2,9 +2,10 @@
 //! edges, one for each dispatch. On wgpu they are the barriers that its resource tracker inserts; these are *modelled* here,
 //! because no counter sees them at run time.
 //!
-//! The tracker of wgpu follows each buffer as a whole through a compute pass. It puts one barrier for all buffers before a dispatch
-//! if the previous use of one of the dispatch's buffers in this pass was a write, or if the dispatch writes a buffer that the
-//! pass has used before. The first dispatch of a pass has a barrier too, because the step batch is written anew for every tick.
+//! The tracker of wgpu follows each buffer as a whole through a compute pass. It puts one barrier for all buffers before a
+//! dispatch if the previous use of one of the dispatch's buffers in this pass was a write, or if the dispatch writes a buffer
+//! that the pass has used before. The first dispatch of a pass has a barrier too, because the step batch is written anew for
+//! every tick.
 
 use super::{BufRef, Plan};
 use crate::kernel::{Access, Code};
@@ -26,7 +27,7 @@ impl Plan {
             let buffers = d.args.iter().zip(&text.access).filter(|(arg, _)| !matches!(arg, BufRef::Weight(_)));
             for (arg, access) in buffers {
                 let writes = *access != Access::Read;
-                // One barrier serves all operands of the dispatch, so a buffer that is bound twice counts once.
+                // A dispatch has at most one barrier, however many of its buffers need one.
                 match used.iter_mut().find(|(buffer, _)| buffer == arg) {
                     None => used.push((*arg, writes)),
                     Some((_, written)) => {
