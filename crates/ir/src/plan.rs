@@ -138,7 +138,7 @@ pub struct Plan {
     pub ropes: Vec<RopeSpec>,
     /// Number of nodes of the graph before any rule fired, by ggml's names of ops.
     pub nodes_by_op: BTreeMap<String, u64>,
-    /// Number of nodes that neither compute nor move an element in any batch, such as reshapes.
+    /// Number of nodes whose activations have zero rows in every batch: such a node moves and computes nothing.
     pub nodes_empty: u64,
     /// Rules and how often each fired.
     pub fired: Vec<(&'static str, usize)>,
@@ -153,7 +153,7 @@ pub struct Plan {
 pub struct Ledger {
     /// Nodes of the model definition's graph.
     pub nodes: u64,
-    /// Nodes that compute or move at least one element.
+    /// Nodes that compute or move elements: all but [`Plan::nodes_empty`].
     pub nodes_nonempty: u64,
     /// Nodes by ggml's names of ops.
     pub nodes_by_op: BTreeMap<String, u64>,
