@@ -7,7 +7,7 @@ use half::f16;
 
 const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// A stored block of these tests is a seed, from which `unpack` makes everything.
+/// A stored block of these tests is a seed, from which `unpack` makes quants, scales and mins.
 const BYTES: usize = 8;
 
 fn spec(block: usize, group: usize, bits: u32, zero: i32, min: GroupMin, sub_scales: bool) -> BlockSpec {
@@ -277,7 +277,7 @@ fn extreme_powers_of_two_as_scales_neither_overflow_nor_vanish() {
         let mut row = vec![0.0; k];
         layout.row(&tile, 0, &mut row);
         assert_eq!(f64::from(row[0]), 2f64.powi(exponent), "2^{exponent} times 1");
-        // Of either sign, so that the sum is small and its parts are not.
+        // The values have both signs, so that their sum is small although its terms are not.
         let x: Vec<f32> = (0..7 * k).map(|i| if i % 2 == 0 { size } else { -size * 0.99 }).collect();
         for &isa in Isa::available() {
             let acts = quantized(isa, &x, k);
