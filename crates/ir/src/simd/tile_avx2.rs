@@ -31,7 +31,7 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
         // SAFETY: the caller guarantees AVX2; the chunk's units exist in every row of activations.
         unsafe {
             // `ACC` results of `vpmaddubsw`, each the sum of two products of a quant and an activation, are added in 16 bits.
-            // So two products must be at most 32767 / ACC.
+            // So two products must be at most 32767 / ACC. A product is at most 127 times the largest quant.
             match (layout.packing(), g16) {
                 (Packing::Bits8 | Packing::Table, g16) => {
                     for quants in &mut chunk.quants[..count] {
