@@ -224,8 +224,8 @@ unsafe fn dot4(sum: __m512i, w: __m512i, a: *const u8) -> __m512i {
 /// Up to four tokens. Quants are unpacked and multiplied without leaving the registers, so memory bandwidth is the bound.
 ///
 /// 1: only one token took this path: 26.9 GB/s of Q4_0 from memory and 58 from L2; more tokens took `dot_many`.
-/// 2: two to four tokens take it too: four tokens with Q4_0 went from 200 to 330 GOPS from L2.
-/// 3: with several tokens, planes are prefetched 2 KB ahead: from 130 to 180 GOPS from memory. For one token prefetching is no
+/// 2: two to four tokens take it too: four tokens with Q4_0, 200 to 330 GOPS from L2.
+/// 3: with several tokens, planes are prefetched 2 KB ahead: 130 to 180 GOPS from memory. For one token prefetching is no
 /// gain (tried 1 to 8 KB). (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 #[inline(always)]
 unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
