@@ -1,7 +1,7 @@
 //! Elementwise expressions over operands. Kernels in every language, the CPU code and the reference are generated from the same
 //! tree, so that their formulas cannot differ.
 
-/// A function of one number.
+/// A function of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unary {
     /// `x / (1 + exp(-x))`.
@@ -43,7 +43,7 @@ impl Unary {
     }
 }
 
-/// A function of two numbers.
+/// A function of two arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     /// Sum.

@@ -42,8 +42,8 @@ impl Pipelines {
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
         let source = wgpu::ShaderSource::Wgsl(text.source.as_str().into());
         let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
-        // SAFETY: the text is validated by naga here as ever; what is left out are checks at run time. Kernels index
-        // within their operands (every op case has guard bytes around them), loops end, divisors are not zero.
+        // SAFETY: naga validates the text as always; only checks at run time are left out. Kernels index
+        // within their operands (the cases of every op run with guard bytes), loops end, divisors are not zero.
         let module = unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
         let entries: Vec<wgpu::BindGroupLayoutEntry> = text
             .access

@@ -269,7 +269,8 @@ struct Tile {
     k: usize,
 }
 
-/// `R` rows × `T` tokens with `U` sums each (steps of `U` vectors along `k`).
+/// Computes a register tile of `R` rows × `T` tokens. Each product has `U` accumulators, one for each of `U` consecutive
+/// vectors along `k`, so that successive multiply-adds do not depend on each other.
 #[inline(always)]
 unsafe fn dot_block<L: Lanes, E: Elem, const R: usize, const T: usize, const U: usize>(
     tile: &Tile,
@@ -277,7 +278,7 @@ unsafe fn dot_block<L: Lanes, E: Elem, const R: usize, const T: usize, const U: 
     out_stride: usize,
 ) {
     let Tile { rows, row_bytes, acts, act_stride, k } = *tile;
-    // SAFETY: the caller's tile holds `R` rows and `T` tokens of `k` numbers; every index is below `k`.
+    // SAFETY: the caller's tile holds `R` rows and `T` tokens of `k` elements; every index is below `k`.
     unsafe {
         let mut sums = [[[L::splat(0.0); T]; R]; U];
         let mut i = 0;

@@ -149,14 +149,14 @@ unsafe fn codebook(layout: &TileLayout) -> __m512i {
 
 #[inline(always)]
 unsafe fn halves(p: *const u8) -> __m512 {
-    // SAFETY: `p` is good for 32 bytes.
+    // SAFETY: `p` is valid for reads of 32 bytes.
     unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
 }
 
 /// The scales of 16 rows.
 #[inline(always)]
 unsafe fn scales(kind: ScaleKind, p: *const u8) -> __m512 {
-    // SAFETY: `p` is good for 32 bytes.
+    // SAFETY: `p` is valid for reads of 32 bytes.
     unsafe {
         match kind {
             ScaleKind::F16 => halves(p),
