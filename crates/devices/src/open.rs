@@ -1,4 +1,4 @@
-//! Making a device of a name: what plans for it may use, what its hardware is called, and opening it.
+//! From the name of a device to its target for plans, to the identity of its hardware, and to the opened device.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,27 +11,27 @@ use onetrip_ir::target::{CudaCaps, Target, WgslCaps};
 use crate::host;
 use crate::kind::{DeviceKind, DeviceSpec};
 
-/// What devices are opened with. The values come from whoever reads the environment.
+/// Settings with which devices are opened. The caller reads the environment and passes the values.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Threads of the CPU device.
     pub threads: usize,
     /// Instruction set of the CPU's kernels.
     pub isa: Isa,
-    /// Folder where compiled kernels are kept.
+    /// Folder for compiled kernels.
     pub cache: Option<PathBuf>,
-    /// Folders where CUDA's libraries are looked for besides the usual places.
+    /// Folders that are searched for CUDA's libraries besides the usual places.
     pub libraries: Vec<PathBuf>,
     /// How CUDA kernels are launched.
     pub launch: CudaLaunch,
-    /// For tests: seed of the random short whiles that every warp of a CUDA kernel waits.
+    /// For tests: the seed of short random delays in every warp of a CUDA kernel.
     pub delays: Option<u32>,
-    /// The run, counted from 1, that a graphics debugger captures on the wgpu device.
+    /// The number, from 1, of the run that a graphics debugger captures on the wgpu device.
     pub capture: Option<u64>,
 }
 
 impl Default for Settings {
-    /// All processors, the best instruction set, nothing kept on disk.
+    /// All processors, the strongest instruction set, no kernel cache on disk.
     fn default() -> Settings {
         Settings {
             threads: host::cores(),
@@ -45,14 +45,14 @@ impl Default for Settings {
     }
 }
 
-/// How CUDA kernels are launched. As text: the words that hold, separated by commas.
+/// How CUDA kernels are launched. The text form is the names of the fields that are true, separated by commas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CudaLaunch {
-    /// `serial`: each kernel waits for the end of the one before it.
+    /// `serial`: without dependent launch, so that each kernel starts when the one before it has ended.
     pub serial: bool,
-    /// `sync`: the host waits behind every kernel, so that a failure is said at its dispatch.
+    /// `sync`: the host waits for every kernel, so that a failure is reported at its own dispatch.
     pub sync: bool,
-    /// `own`: products of matrices run on our own kernels, though cuBLASLt may be there.
+    /// `own`: matrix products run on onetrip's own kernels even where cuBLASLt is installed.
     pub own: bool,
 }
 
@@ -76,58 +76,59 @@ impl FromStr for CudaLaunch {
 /// Why a device cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// This program was built without the crate that drives it.
+    /// This program was built without the crate that drives this kind of device.
     #[error("this program was built without the device {0}: build it with that feature")]
     NotBuilt(DeviceKind),
-    /// There is none of this kind here, or what drives it is missing or refuses: the sentence says what to install.
+    /// This machine has no device of this kind, or a driver or library for it is missing or fails.
     #[error("{why}")]
     Missing {
-        /// The kind.
+        /// Kind of the device.
         kind: DeviceKind,
-        /// What is missing.
+        /// The missing device, driver or library, and how to get it.
         why: String,
     },
-    /// There are some of this kind, but not the one that was asked for.
+    /// This machine has devices of this kind, but not the one that was asked for.
     #[error("{0}")]
     NoneSuch(String),
-    /// It is there, and its driver refuses.
+    /// The device exists, but its driver refuses to open it.
     #[error("{0}")]
     Refused(String),
-    /// The system gives no threads to the CPU device.
+    /// The system does not start the threads of the CPU device.
     #[error("cannot start {threads} threads: {why}")]
     Threads {
-        /// As many as were asked for.
+        /// Number of threads that were asked for.
         threads: usize,
-        /// What the system said.
+        /// The system's error.
         why: std::io::Error,
     },
 }
 
 /// A device that is ready to take weights.
 pub struct Opened {
-    /// The device; runs are submitted in the way that it begins with.
+    /// The device, in its default submit mode.
     pub device: Box<dyn TestDevice>,
-    /// What profiles call the hardware, where it is a GPU.
+    /// Name of the hardware in profiles, where the device is a GPU.
     pub hardware: Option<String>,
-    /// What makes kernels slower on this one than on most of its kind: what is missing, and what that means.
+    /// Missing features that make kernels slower on this device than on most of its kind, each with its consequence.
     pub lacks: Vec<(&'static str, &'static str)>,
 }
 
-/// What profiles know of a device's hardware.
+/// The identity of a device's hardware, by which profiles are stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its name.
+    /// Name of the hardware.
     pub name: String,
-    /// Cores of a CPU, SMs of a GPU; 0 where the driver does not tell.
+    /// Number of cores of a CPU or of SMs of a GPU; 0 where the driver does not report it.
     pub cores: usize,
     /// Instruction set of a CPU (`avx2`), compute capability of an NVIDIA GPU (`sm_90`), else the driver's interface.
     pub isa: String,
-    /// Bytes of its caches, nearest first; none where the driver does not tell.
+    /// Bytes of each data cache, L1 first; empty where the driver does not report them.
     pub caches: Vec<u64>,
 }
 
 impl DeviceSpec {
-    /// What plans for this device may use: that of this machine's, or the usual where there is none.
+    /// The target of plans for this device: with the capabilities of this machine's device, or with usual ones where the
+    /// machine has no such device.
     pub fn target(&self, settings: &Settings) -> Target {
         match self.kind {
             DeviceKind::Cpu => Target::Cpu(settings.isa),
@@ -136,7 +137,7 @@ impl DeviceSpec {
         }
     }
 
-    /// What its hardware is; none where this machine has no such device.
+    /// The identity of the device's hardware; none where this machine has no such device.
     pub fn identity(&self, settings: &Settings) -> Option<Identity> {
         match self.kind {
             DeviceKind::Cpu => Some(Identity {
@@ -150,7 +151,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Opens it.
+    /// Opens the device.
     pub fn open(&self, settings: &Settings) -> Result<Opened, OpenError> {
         match self.kind {
             DeviceKind::Cpu => {

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 pub enum Commit {
     /// One submission a dispatch.
     Each,
-    /// One submission for so many dispatches.
+    /// One submission for each `k` dispatches.
     Every(usize),
-    /// One submission a run, made afresh for each.
+    /// One submission for each run, encoded anew for every run.
     Tick,
-    /// One submission a run: a recording that the device keeps and plays again.
+    /// One submission for each run: a recording that the device keeps and replays.
     Replay,
 }
 
@@ -28,7 +28,7 @@ impl Commit {
         }
     }
 
-    /// Submissions of a run of so many dispatches; a run of none is one too.
+    /// Number of submissions of a run with so many dispatches; a run without dispatches has one submission too.
     pub fn submissions(self, dispatches: usize) -> usize {
         dispatches.div_ceil(self.size()).max(1)
     }
@@ -69,12 +69,12 @@ pub struct SubmitMode {
     pub commit: Commit,
     /// A second thread encodes and submits, so that [`crate::device::Device::submit`] returns at once.
     pub encode_thread: bool,
-    /// Where the recording has no stamps of its own, each submission is stamped at its begin and its end.
+    /// Each submission gets a time stamp at its begin and one at its end, where the recording has no stamps of its own.
     pub timed: bool,
 }
 
 impl SubmitMode {
-    /// By this policy, on the calling thread, without stamps.
+    /// This policy, with encoding on the calling thread and without time stamps.
     pub fn by(commit: Commit) -> SubmitMode {
         SubmitMode { commit, encode_thread: false, timed: false }
     }

@@ -1,5 +1,5 @@
-//! The launch IR: what an op hands to a device for one launch. A launch has code (a CPU function, kernel text, or a call of
-//! the vendor's matrix library), operands, a grid, and what it moves and computes.
+//! The launch IR: the description of one launch that an op's lowering gives to a device. A launch has code (a CPU function,
+//! kernel text, or a call of the vendor's matrix library), operands, a grid, and a cost.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::expr::Expr;
 use crate::formats::DType;
 use crate::kernel_id::KernelId;
 
-/// What an op or step moves and computes.
+/// Memory traffic and operations of an op or of one launch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cost {
     /// Bytes read.
@@ -21,30 +21,30 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Adds up.
+    /// A cost of these bytes and operations.
     pub fn of(read: Expr, written: Expr, flops: Expr) -> Cost {
         Cost { read, written, flops }
     }
 }
 
-/// A CPU kernel: called once by every worker of a dispatch, takes ranges of work items until none is left.
+/// A CPU kernel. Every worker of a dispatch calls it once; it takes ranges of work items until none is left.
 pub type CpuKernel = Arc<dyn Fn(&CpuCall, &mut Scratch) + Send + Sync>;
 
-/// The code of a step.
+/// The code of a launch.
 #[derive(Clone)]
 pub enum Code {
     /// A function over work items.
     Cpu(CpuKernel),
     /// Text that the device compiles.
     Text(Arc<Text>),
-    /// A product of matrices that a library of the device's maker computes.
+    /// A matrix product that the vendor's library computes (cuBLASLt).
     Library(Gemm),
 }
 
-/// `out = x · weightᵀ (+ bias) (+ residual)` with 16-bit factors and sums in f32, as libraries of matrix products have it.
+/// `out = x · weightᵀ (+ bias) (+ residual)` with 16-bit factors and f32 accumulation, as GEMM libraries offer it.
 ///
-/// Operands in order: x `[m, k]`, weight `[n, k]`, the bias `[n]` and the residual `[m, n]` where there are such, out
-/// `[m, n]`. The factors are of `dtype`, all else is f32; rows lie one behind the other.
+/// Operands in order: x `[m, k]`, weight `[n, k]`, the bias `[n]` if `bias` is set, the residual `[m, n]` if `residual` is set,
+/// and out `[m, n]`. x and weight are of `dtype`, all others are f32; all matrices are row-major without gaps.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Gemm {
     /// Type of both factors: f16 or bf16.
@@ -53,11 +53,11 @@ pub struct Gemm {
     pub m: Expr,
     /// Rows of the weight.
     pub n: usize,
-    /// Elements in a row of either.
+    /// Elements in a row of x and of the weight.
     pub k: usize,
-    /// A bias is added to every row.
+    /// A bias vector is added to every row.
     pub bias: bool,
-    /// A matrix of the product's shape is added.
+    /// A matrix of the shape of the product is added.
     pub residual: bool,
 }
 
@@ -65,48 +65,50 @@ pub struct Gemm {
 /// `@group(0) @binding(i)`, in CUDA C++ as the kernel's parameters, one pointer each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Text {
-    /// The text.
+    /// CUDA C++ or WGSL.
     pub source: String,
-    /// Name of the kernel in it.
+    /// Name of the kernel's function in `source`.
     pub entry: String,
-    /// Threads of a thread block (CUDA) or workgroup (WGSL), in one dimension. The launch's grid counts these; a device may split that number over two
-    /// dimensions, so kernels make the group's index of both and leave where it lies beyond their work.
+    /// Threads of a thread block (CUDA) or workgroup (WGSL), in one dimension. The launch's grid is the number of such blocks.
+    /// A device may split that number over two grid dimensions, so a kernel computes its block's index from both dimensions and
+    /// returns where the index lies beyond its work.
     pub workgroup: u32,
     /// Bytes of dynamic shared memory (CUDA).
     pub shared: u32,
-    /// What the kernel does with each operand.
+    /// Whether the kernel reads or writes each operand, in the order of the operands.
     pub access: Vec<Access>,
 }
 
-/// What a kernel does with an operand.
+/// How a kernel accesses an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// Reads it.
+    /// The kernel only reads it.
     Read,
-    /// Writes every part of it that anybody reads.
+    /// The kernel only writes it, and writes every byte of it that a later dispatch reads.
     Write,
-    /// Reads and writes it.
+    /// The kernel reads and writes it.
     ReadWrite,
 }
 
-/// Operand of a step.
+/// Operand of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arg {
     /// Input of the op.
     In(usize),
-    /// Shard of an input that is a weight: the input, and the shard's number. `In` is its first.
+    /// Shard of an input that is a weight: the input, and the shard's number. [`Arg::In`] stands for shard 0.
     Shard(usize, usize),
     /// Output of the op.
     Out(usize),
     /// Scratch of this lowering.
     Scratch(usize),
-    /// The step batch, as [`crate::batch::StepBatch::words`] writes it down (text kernels only).
+    /// The step batch, in the layout of [`crate::batch::StepBatch::words`] (text kernels only).
     Batch,
-    /// One u32 for each sequence of the batch: its last sampled id. `sample` writes it, `embed` reads it where a
-    /// token's id is [`crate::batch::PENDING_TOKEN`] (text kernels only).
+    /// One u32 for each sequence of the batch: the token id that was sampled last for it. `sample` writes it, `embed` reads it
+    /// where a token's id is [`crate::batch::PENDING_TOKEN`] (text kernels only).
     PendingTokens,
-    /// [`crate::device::ZEROED_WORKSPACE_WORDS`] that are zero when a dispatch begins: counters of blocks that finish, and what
-    /// they pass on: split-K semaphores and partials. A dispatch that uses them leaves them zero (text kernels only).
+    /// The zeroed workspace: [`crate::device::ZEROED_WORKSPACE_WORDS`] words that are zero when a dispatch begins. It holds
+    /// split-K semaphores, which count the blocks that have finished, and split-K partials. A dispatch that uses it leaves it
+    /// zero (text kernels only).
     ZeroedWorkspace,
 }
 
@@ -115,16 +117,16 @@ pub enum Arg {
 pub struct Launch {
     /// Kernel and variant.
     pub kernel: KernelId,
-    /// Code.
+    /// The kernel's function or text, or a library call.
     pub code: Code,
-    /// Operands, in the order in which the kernel addresses them.
+    /// Operands, in the order of the kernel's parameters.
     pub args: Vec<Arg>,
-    /// Work items.
+    /// Number of work items (CPU), thread blocks (CUDA) or workgroups (WGSL).
     pub grid: Expr,
-    /// Smallest number of work items worth giving to one worker at a time.
+    /// Fewest work items that are worth giving to a CPU worker at a time.
     pub grain: usize,
-    /// What this step itself moves and computes.
+    /// Bytes and operations of this launch alone.
     pub cost: Cost,
-    /// Waits of all workers for each other inside the kernel.
+    /// Grid syncs: how often all blocks or workers wait for each other inside the kernel.
     pub grid_syncs: u32,
 }

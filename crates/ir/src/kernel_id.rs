@@ -15,9 +15,9 @@ pub struct KernelId {
     pub has_norm: bool,
     /// The kernel quantizes its input rows to int8 before it uses them.
     pub quantizes: bool,
-    /// What else distinguishes two kernels of one name: types, and the steps that are fused into it.
+    /// Everything else that distinguishes two kernels of one name: types, and the ops that are fused into the kernel.
     pub variant: Vec<Cow<'static, str>>,
-    /// Tile sizes, splits and thresholds with which it was built, by name. They are no part of the printed name.
+    /// Tile sizes, splits and thresholds with which the kernel was built, by name. They are no part of the printed name.
     pub tuning: Vec<(&'static str, u64)>,
 }
 
@@ -27,13 +27,13 @@ impl KernelId {
         KernelId { op, name, ..KernelId::default() }
     }
 
-    /// With or without a norm in its prologue.
+    /// Sets whether the prologue norms the input rows.
     pub fn norm(mut self, has_norm: bool) -> KernelId {
         self.has_norm = has_norm;
         self
     }
 
-    /// With or without the quantization of its input rows in its prologue.
+    /// Sets whether the prologue quantizes the input rows to int8.
     pub fn quantizing(mut self, quantizes: bool) -> KernelId {
         self.quantizes = quantizes;
         self
@@ -68,7 +68,7 @@ impl KernelId {
     }
 }
 
-/// `op/name`, or `op/name.part+part`, of a kernel whose prologue does nothing.
+/// Reads `op/name` or `op/name.part+part`: the printed name of a kernel without prologue.
 impl From<&'static str> for KernelId {
     fn from(text: &'static str) -> KernelId {
         let (op, rest) = text.split_once('/').unwrap_or((text, ""));

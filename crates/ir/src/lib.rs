@@ -1,8 +1,8 @@
-//! What every device depends on, and all that a device can see: tensors and their signatures, quantization formats, the
-//! batch of a step, the launch IR, the plan, and the [`device::Device`] trait. Vector kernels of the CPU ([`simd`]) and the
-//! view that CPU kernels have of memory ([`cpu`]) are here too, since the launch IR holds CPU kernels as functions.
+//! The crate below all devices, and the only part of the compiler that devices see: signatures of tensors, quantization
+//! formats, the step batch, the launch IR, the plan, and the [`device::Device`] trait. The vector kernels of the CPU ([`simd`])
+//! and the operands of CPU kernels ([`cpu`]) are here too, because the launch IR holds CPU kernels as functions.
 //!
-//! Nothing here knows an op.
+//! No module of this crate knows an op.
 
 pub mod batch;
 pub mod commit;

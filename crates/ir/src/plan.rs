@@ -1,4 +1,5 @@
-//! The plan: the ordered list of dispatches. The same list is explained, counted, run, profiled and compared.
+//! The plan: the ordered list of dispatches of one step. The same list is explained, counted, run, profiled and compared, so
+//! that a printed plan is the plan that runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use crate::tensor::Sig;
 mod barriers;
 pub mod text;
 
-/// A place where a rule fitted but the device has no kernel for what it would make.
+/// A place in the graph where a rule matched, but the device has no kernel for the node that the rule would make there.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// The rule.
+    /// Name of the rule.
     pub rule: &'static str,
-    /// The node it would have made.
+    /// Name of the node that the rule would have made.
     pub at: String,
-    /// The device's reason.
+    /// The device's reason, as a sentence.
     pub why: String,
 }
 
@@ -37,7 +38,7 @@ pub struct Rejected {
     pub reason: &'static str,
 }
 
-/// Operand of a dispatch.
+/// Where an operand of a dispatch lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufRef {
     /// A weight, by its index in the model's list, or a shard of one: shards follow one another in that list.
@@ -54,21 +55,23 @@ pub enum BufRef {
     ZeroedWorkspace,
 }
 
-/// What an operand of a dispatch is, apart from where it lies: predictions and questions about merging read it.
+/// An operand of a dispatch, apart from where it lies ([`BufRef`]): the cost model reads it to price traffic between dispatches
+/// and to ask which dispatches could be merged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
-    /// The value, by its id in the graph that was lowered, or the scratch buffer, by its number.
+    /// Which operand it is.
     pub what: OperandId,
-    /// Its shape and type; none for scratch.
+    /// Shape and type of the value; none for an operand that is no value of the graph.
     pub sig: Option<Sig>,
-    /// Its bytes; of a state, those of one page row of zero rows: see the cost of the dispatch instead.
+    /// Bytes of the operand. They mean nothing for a state, whose signature has zero rows: the dispatch's cost counts its
+    /// traffic.
     pub bytes: Expr,
-    /// This dispatch makes it (of scratch: is the first to touch it).
+    /// True if this dispatch produces the operand; for scratch, if it is the first dispatch that touches the buffer.
     pub is_written: bool,
 }
 
 impl Operand {
-    /// An operand that is no value of the graph.
+    /// An operand that is no value of the graph, and so has no signature.
     pub fn outside(what: OperandId, bytes: Expr, is_written: bool) -> Operand {
         Operand { what, sig: None, bytes, is_written }
     }
@@ -77,9 +80,9 @@ impl Operand {
 /// Identity of an operand within its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperandId {
-    /// A value of the graph; each version of a state is a value of its own.
+    /// A value, by its id in the graph that was lowered; each version of a state is a value of its own.
     Value(usize),
-    /// Scratch of one op's steps.
+    /// A scratch buffer that the launches of one op share, by its number in the plan.
     Scratch(usize),
     /// The words of the step batch.
     Batch,
@@ -89,32 +92,32 @@ pub enum OperandId {
     ZeroedWorkspace,
 }
 
-/// One row of a plan: one launch.
+/// One dispatch of a plan: a kernel launch, a fork–join on the CPU, or a library call.
 #[derive(Clone)]
 pub struct Dispatch {
-    /// Name: the parts of the model definition it computes.
+    /// The nodes of the model definition that it computes, by their names.
     pub name: String,
-    /// Op it came from.
+    /// Name of the op whose lowering made it.
     pub op: &'static str,
-    /// Device it runs on.
+    /// Name of the device it runs on.
     pub device: String,
     /// Kernel and variant; none for a gap.
     pub kernel: Option<KernelId>,
-    /// Its code; none for a gap.
+    /// Code of the kernel; none for a gap.
     pub code: Option<Code>,
-    /// Operands: where they lie.
+    /// Where each operand lies, in the order of the kernel's parameters.
     pub args: Vec<BufRef>,
-    /// Operands: what they are, in the same order.
+    /// What each operand is, in the same order.
     pub operands: Vec<Operand>,
-    /// Work items.
+    /// Number of work items (CPU), thread blocks (CUDA) or workgroups (WGSL).
     pub grid: Expr,
-    /// Smallest number of items for one worker at a time.
+    /// Fewest work items that a CPU worker takes at a time.
     pub grain: usize,
-    /// What it moves and computes.
+    /// Bytes that it reads and writes, and its operations.
     pub cost: Cost,
-    /// Waits of all workers inside the kernel.
+    /// Grid syncs: how often all blocks or workers wait for each other inside the kernel.
     pub grid_syncs: u32,
-    /// Why there is no kernel.
+    /// The reason why the device has no kernel, where this is a gap.
     pub gap: Option<&'static str>,
     /// The faster kernels that were considered first, in order of preference, and why each was not taken.
     pub rejected: Arc<[Rejected]>,
@@ -123,9 +126,9 @@ pub struct Dispatch {
 /// The ordered list of dispatches of one step.
 #[derive(Clone)]
 pub struct Plan {
-    /// For whom it is.
+    /// The buckets, precision and target that it was lowered for.
     pub ctx: LoweringContext,
-    /// The rows.
+    /// The dispatches, in the order in which they run.
     pub dispatches: Vec<Dispatch>,
     /// Bytes of each slot.
     pub slots: Vec<Expr>,
@@ -133,9 +136,9 @@ pub struct Plan {
     pub outputs: Vec<(usize, usize)>,
     /// Rotary tables that the batch must hold.
     pub ropes: Vec<RopeSpec>,
-    /// Nodes of the graph before any rule, by ggml's names.
+    /// Number of nodes of the graph before any rule fired, by ggml's names of ops.
     pub nodes_by_op: BTreeMap<String, u64>,
-    /// Nodes that make and move no element in any batch.
+    /// Number of nodes whose activations have zero rows in every batch: such a node moves and computes nothing.
     pub nodes_empty: u64,
     /// Rules and how often each fired.
     pub fired: Vec<(&'static str, usize)>,
@@ -148,19 +151,19 @@ pub struct Plan {
 /// Counts of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Ledger {
-    /// Ops of the model definition.
+    /// Nodes of the model definition's graph.
     pub nodes: u64,
-    /// Those that do something.
+    /// Nodes that compute or move elements: all but [`Plan::nodes_empty`].
     pub nodes_nonempty: u64,
-    /// Ops by ggml's names.
+    /// Nodes by ggml's names of ops.
     pub nodes_by_op: BTreeMap<String, u64>,
     /// Dispatches of the plan.
     pub dispatches: u64,
-    /// Rows by op.
+    /// Dispatches by op.
     pub dispatches_by_op: BTreeMap<String, u64>,
-    /// Waits of all workers inside kernels.
+    /// Grid syncs inside kernels.
     pub grid_syncs: u64,
-    /// Waits between dispatches ([`Plan::barriers`]).
+    /// Barriers between dispatches ([`Plan::barriers`]).
     pub barriers: u64,
     /// Submissions to a device, by the commit policy that was asked for.
     pub commits: u64,
@@ -170,15 +173,15 @@ pub struct Ledger {
     pub copies: u64,
     /// Dispatches whose code is not of the plan's target.
     pub off_device: u64,
-    /// Rows without a kernel.
+    /// Dispatches without a kernel.
     pub gaps: u64,
     /// Bytes read.
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
-    /// Operations.
+    /// Floating-point or integer operations, two per multiply-add.
     pub flops: u64,
-    /// Bytes of weights held in a second layout.
+    /// Bytes of weights held in a second layout beside the file's.
     pub repacked_bytes: u64,
 }
 
@@ -188,19 +191,19 @@ impl Dispatch {
         self.kernel.as_ref().map_or_else(String::new, KernelId::to_string)
     }
 
-    /// True if its kernel is the one of this name of its op.
+    /// True if the kernel's name within its op is `name`.
     pub fn runs(&self, name: &str) -> bool {
         self.kernel.as_ref().is_some_and(|k| k.name == name)
     }
 }
 
 impl Plan {
-    /// The counts of a run that is one submission, with sizes for a batch of `bind`.
+    /// The counts of a run in one submission ([`Commit::Tick`]), with sizes for the batch `bind`.
     pub fn ledger(&self, bind: Bind) -> Ledger {
         self.ledger_by(bind, Commit::Tick)
     }
 
-    /// The counts of a run whose dispatches are submitted by this policy, with sizes for a batch of `bind`.
+    /// The counts of a run whose dispatches are submitted by the policy `commit`, with sizes for the batch `bind`.
     pub fn ledger_by(&self, bind: Bind, commit: Commit) -> Ledger {
         let nodes: u64 = self.nodes_by_op.values().sum();
         let mut l = Ledger {
@@ -226,7 +229,7 @@ impl Plan {
         l
     }
 
-    /// The code of the dispatch is of the plan's target; one without a kernel is nowhere else either.
+    /// True if the dispatch's code is of the plan's target. A gap counts as on the device, since it runs nowhere else.
     fn is_on_device(&self, d: &Dispatch) -> bool {
         match (&d.code, self.ctx.target) {
             (None, _) => true,
@@ -236,12 +239,12 @@ impl Plan {
         }
     }
 
-    /// Rows without a kernel: such a plan cannot run.
+    /// Dispatches without a kernel, with their numbers: a plan that has any cannot run.
     pub fn gaps(&self) -> impl Iterator<Item = (usize, &Dispatch)> {
         self.dispatches.iter().enumerate().filter(|(_, d)| d.gap.is_some())
     }
 
-    /// Bytes of each slot for a batch of `bind`.
+    /// Bytes of each slot for the batch `bind`.
     pub fn slot_bytes(&self, bind: Bind) -> Vec<u64> {
         self.slots.iter().map(|e| e.eval(bind)).collect()
     }

@@ -27,7 +27,8 @@ impl RowBucket {
         }
     }
 
-    /// At most eight rows: every worker can redo the work on the rows rather than wait for it.
+    /// True for at most eight rows. Work on so few rows is cheap enough for every worker to repeat it, rather than wait until
+    /// one worker has done it.
     pub fn is_small(self) -> bool {
         self <= RowBucket::R2To8
     }
@@ -43,7 +44,8 @@ impl RowBucket {
     }
 }
 
-/// How far activations may be rounded where they meet weights; the compiler's `precision` says what that makes of each.
+/// The type to which matmuls may round their activations. The compiler's module `precision` says which type each matmul then
+/// uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compute {
     /// f32.
@@ -68,12 +70,12 @@ pub enum Target {
 }
 
 impl Target {
-    /// Kernels are text that a device compiles.
+    /// True if kernels are text that a device compiles.
     pub fn is_text(self) -> bool {
         !matches!(self, Target::Cpu(_))
     }
 
-    /// Bytes of a weight that a kernel can bind at once: a larger one lies in shards ([`Sig::shards`]).
+    /// The most bytes of a weight that a kernel can bind at once: a larger weight is cut into shards ([`Sig::shards`]).
     pub fn binding_bytes(self) -> u64 {
         match self {
             Target::Wgsl(caps) => caps.binding_bytes,
@@ -81,19 +83,19 @@ impl Target {
         }
     }
 
-    /// Rows of one step at most: a longer prompt runs in chunks. A GPU wants more of them to be busy.
+    /// The most rows of one step: a longer prompt runs in chunks. A GPU needs more rows than a CPU to be busy.
     pub fn step_rows(self) -> usize {
         match self {
             Target::Cpu(_) => 512,
             Target::Cuda(_) => 2048,
-            // Values of wide layers must fit a binding.
+            // The activations of wide layers must fit a binding.
             Target::Wgsl(caps) if caps.binding_bytes < 256 << 20 => 1024,
             Target::Wgsl(_) => 2048,
         }
     }
 }
 
-/// What kernels may know of an NVIDIA GPU.
+/// The properties of an NVIDIA GPU by which kernels are chosen and tuned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CudaCaps {
     /// Compute capability: 90 for 9.0.
@@ -102,7 +104,7 @@ pub struct CudaCaps {
     pub sms: u32,
     /// Bytes of dynamic shared memory that a block may ask for.
     pub shared: u32,
-    /// cuBLASLt can be called.
+    /// True if cuBLASLt can be called.
     pub lt: bool,
 }
 
@@ -113,14 +115,14 @@ impl Default for CudaCaps {
     }
 }
 
-/// What kernels may use of a wgpu adapter.
+/// The features and limits of a wgpu adapter by which kernels are chosen and tuned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WgslCaps {
-    /// Arithmetic in f16.
+    /// Kernels may compute in f16.
     pub f16: bool,
     /// Least and largest size of a subgroup, where there are subgroups.
     pub subgroups: Option<(u32, u32)>,
-    /// Dot products of four int8.
+    /// Kernels may use dot products of four packed int8.
     pub dot4: bool,
     /// Side of the tiles of cooperative matrices: 8, 16, or 0 where there are none.
     pub coop: u32,
@@ -128,17 +130,17 @@ pub struct WgslCaps {
     pub workgroup_bytes: u32,
     /// Invocations of a workgroup.
     pub invocations: u32,
-    /// Bytes of a weight that one buffer has and one binding takes, at most 1 GiB.
+    /// The most bytes of a weight that fit one buffer and one binding; at most 1 GiB.
     pub binding_bytes: u64,
 }
 
 impl WgslCaps {
-    /// Bytes of a buffer of weights at most, whatever an adapter offers.
+    /// The most bytes of a buffer of weights, even where an adapter offers more.
     pub const MAX_SHARD: u64 = 1 << 30;
 }
 
 impl Default for WgslCaps {
-    /// What nearly every adapter of recent years offers, for plans without a device.
+    /// The features that nearly every adapter of recent years has, for plans without a device.
     fn default() -> Self {
         WgslCaps {
             f16: true,

@@ -1,54 +1,55 @@
-//! What is known of a tensor before it exists: rows, width, type, and where it lives.
+//! Signatures of tensors: rows, width, element type, and the kind of memory that holds them.
 
 use crate::expr::Expr;
 use crate::formats::DType;
 use crate::formats::planes::Planes;
 use crate::formats::tile::TileLayout;
 
-/// Signature of a value: `rows × width` numbers of a type, row by row. Weights are `rows × k`, k innermost.
+/// Signature of a value: `rows × width` elements of one type, row-major. A weight is `rows × k`, with k innermost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sig {
     /// Rows; symbolic for activations.
     pub rows: Expr,
     /// Elements in a row.
     pub width: usize,
-    /// How a number is stored.
+    /// How the elements are stored.
     pub dtype: DType,
     /// Weight, state or activation.
     pub role: Role,
 }
 
-/// What a value is for, which decides who owns its memory.
+/// The role of a value, which decides who owns its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Read-only, from the model file.
     Weight(Layout),
-    /// Kept from step to step by the engine (a key/value cache).
+    /// A KV cache, which the engine keeps from step to step.
     State(Cache),
-    /// Kept from step to step by the engine, one row of `width` f32 per sequence: `[recurrent slot][width]`. A
-    /// sequence that begins in a step reads it as zeros.
+    /// A recurrent state, which the engine keeps from step to step: one row of `width` f32 for each sequence,
+    /// `[recurrent slot][width]`. A sequence that begins in a step reads its row as zeros.
     Recurrent,
-    /// Made and read within a step: lives in a slot.
+    /// An activation: made and read within a step, in a slot of the plan.
     Slot,
-    /// As `Slot`, in 16 bits (f16 or bf16) and MMA fragment layout for the one matmul that reads it. Each eight rows × 128 columns
-    /// are 2 KB: 16-byte vectors `[4 groups of eight columns][8 rows][4 blocks of 32 columns]`, the eight elements of a vector as
-    /// the pairs (0, 4), (1, 5), (2, 6), (3, 7). Rows are padded to a multiple of eight, with undefined contents, and columns to a
-    /// multiple of 128.
+    /// Like `Slot`, in 16 bits (f16 or bf16) and in MMA fragment layout, for the one matmul that reads it. Each tile of eight
+    /// rows ×
+    /// 128 columns is 2 KB: 16-byte vectors `[4 groups of eight columns][8 rows][4 blocks of 32 columns]`, with the eight
+    /// elements of a vector as the pairs (0, 4), (1, 5), (2, 6), (3, 7). Rows are padded to a multiple of eight with undefined
+    /// contents, and columns to a multiple of 128.
     MmaFragment,
 }
 
-/// How a weight lies in memory. One layout per weight and device, shared by all plans.
+/// How a weight lies in memory. Each weight has one layout on a device, which all plans share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// As in the model file.
     Stored,
     /// Tiles of 16 interleaved rows (`formats::tile`).
     Tile16,
-    /// Quants, scales and mins apart (`formats::planes`).
+    /// All quants of the matrix together, then all scales, then all mins (`formats::planes`).
     Planes,
 }
 
-/// Shape of a paged cache: `[page][head][position][dim]`.
+/// Shape of a paged KV cache: `[page][head][position][dim]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// Key/value heads.
@@ -57,10 +58,10 @@ pub struct Cache {
     pub dim: usize,
 }
 
-/// Rows and columns of which an activation in fragment layout holds a multiple.
+/// Rows and columns of a tile of the MMA fragment layout; an activation in that layout is padded to whole tiles.
 const FRAGMENT: (u64, usize) = (8, 128);
 
-/// Shards of a weight have a multiple of so many rows, but for the last.
+/// The rows of each shard of a weight are a multiple of this, except those of the last shard.
 pub const SHARD_ROWS: u64 = 16;
 
 impl Sig {
@@ -69,7 +70,7 @@ impl Sig {
         Sig { rows, width, dtype: DType::F32, role: Role::Slot }
     }
 
-    /// This activation in MMA fragment layout of a 16-bit type ([`Role::MmaFragment`]).
+    /// This activation with elements of the 16-bit type `dtype`, in MMA fragment layout ([`Role::MmaFragment`]).
     pub fn as_mma_fragment(&self, dtype: DType) -> Sig {
         Sig { dtype, role: Role::MmaFragment, ..self.clone() }
     }
@@ -79,12 +80,13 @@ impl Sig {
         Sig { rows: rows.into(), width, dtype, role: Role::Weight(Layout::Stored) }
     }
 
-    /// A cache; its rows are pages whose number the engine chooses.
+    /// A KV cache. The signature has no rows, because the engine chooses the number of pages.
     pub fn state(cache: Cache, dtype: DType) -> Sig {
         Sig { rows: Expr::Const(0), width: cache.heads * cache.dim, dtype, role: Role::State(cache) }
     }
 
-    /// A recurrent state of `width` numbers a sequence; its rows are the engine's recurrent slots.
+    /// A recurrent state of `width` elements for each sequence. The signature has no rows, because the engine chooses the
+    /// number of recurrent slots.
     pub fn recurrent(width: usize) -> Sig {
         Sig { rows: Expr::Const(0), width, dtype: DType::F32, role: Role::Recurrent }
     }
@@ -94,7 +96,7 @@ impl Sig {
         self.dtype.row_bytes(self.width).unwrap_or(self.width * 4)
     }
 
-    /// Bytes in all, in the layout it has.
+    /// Bytes of the whole value in its layout; 0 for a state, whose signature has no rows.
     pub fn bytes(&self) -> Expr {
         match (self.role, self.rows.constant()) {
             (Role::Weight(Layout::Tile16), Some(rows)) => match tile_layout(self.dtype, self.width) {
@@ -114,8 +116,8 @@ impl Sig {
         }
     }
 
-    /// A weight cut into shards of at most `limit` bytes: ranges of its rows, equally long but for the last, each laid out
-    /// for itself. One shard where it fits, or where not even [`SHARD_ROWS`] rows do.
+    /// Cuts a weight into shards of at most `limit` bytes. A shard is a range of rows with a layout of its own; all shards but
+    /// the last have equally many rows. The weight stays whole where it fits, or where not even [`SHARD_ROWS`] rows fit.
     pub fn shards(&self, limit: u64) -> Vec<Sig> {
         let part = |rows: u64| Sig { rows: rows.into(), ..self.clone() };
         let fits = |rows: u64| part(rows).bytes().constant().is_none_or(|bytes| bytes <= limit);
@@ -148,7 +150,7 @@ impl Sig {
         self.role == Role::MmaFragment
     }
 
-    /// True for a cache or a recurrent state: the engine owns its memory, and a write makes its next version.
+    /// True for a KV cache or a recurrent state: the engine owns its memory, and each write makes a new version of the value.
     pub fn is_state(&self) -> bool {
         matches!(self.role, Role::State(_) | Role::Recurrent)
     }
@@ -162,7 +164,7 @@ impl Sig {
     }
 }
 
-/// The row-interleaved layout of a weight with rows of `k` numbers, where its format has one.
+/// The row-interleaved layout of a weight with rows of `k` elements, if its format has one.
 pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
     TileLayout::new(dtype.spec()?, k)
 }
@@ -173,16 +175,17 @@ pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
 pub struct ShapeError {
     /// Name of the op.
     pub op: &'static str,
-    /// What does not fit.
+    /// Which inputs do not fit, and how.
     pub why: String,
 }
 
-/// A strided view of every row: of each group of `group` elements the `len` that begin at `start`, one after the other.
+/// A strided view of every row: from each group of `group` elements it takes the `len` elements from `start` on, and puts these
+/// one after the other.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// Elements in a group.
     pub group: usize,
-    /// First number taken of each group.
+    /// First element taken of each group.
     pub start: usize,
     /// Elements taken of each group.
     pub len: usize,
@@ -192,7 +195,7 @@ impl Slice {
     /// Name of the op that copies such a view, for errors.
     pub const OP: &'static str = "slice";
 
-    /// The signature of these columns of `x` as a value of their own: `[rows, width / group · len]`.
+    /// The signature of this view of `x` as a value of its own: `[rows, width / group · len]`.
     pub fn of(&self, x: &Sig) -> Result<Sig, ShapeError> {
         let Slice { group, start, len } = *self;
         let inside = start.checked_add(len).is_some_and(|end| end <= group);
@@ -203,13 +206,13 @@ impl Slice {
         Ok(Sig::slot(x.rows.clone(), x.width / group * len))
     }
 
-    /// Where number `i` of a row of these columns stands in the whole row.
+    /// The column in the whole row of element `i` of the view's row.
     pub fn at(&self, i: usize) -> usize {
         i / self.len * self.group + self.start + i % self.len
     }
 
-    /// What an op sees of `x` that reads these columns in place, without a copy of them, or else the whole row. Runs of
-    /// `dim` numbers must stay adjacent.
+    /// The signature of the input of an op that reads `x` through a view in place, without a copy; without a view that is `x`
+    /// itself. The op needs each `dim` elements (a head) to be adjacent, so `len` must be a multiple of `dim`.
     pub fn seen(view: &Option<Slice>, x: &Sig, dim: usize) -> Result<Sig, ShapeError> {
         let Some(view) = view else { return Ok(x.clone()) };
         if dim == 0 || !view.len.is_multiple_of(dim) {
@@ -219,7 +222,7 @@ impl Slice {
         view.of(x)
     }
 
-    /// Place of number `i` in the row that an op reads in whole or in part.
+    /// The column in the whole row of element `i` that an op reads, with or without a view.
     pub fn place(view: &Option<Slice>, i: usize) -> usize {
         view.as_ref().map_or(i, |view| view.at(i))
     }
@@ -254,7 +257,7 @@ mod tests {
                 assert_eq!(rows.iter().sum::<u64>(), 1000);
                 assert!(rows.windows(2).all(|w| w[0] % SHARD_ROWS == 0 && w[0] >= w[1]), "{rows:?}");
             }
-            // Nothing to be gained: the device says that it does not fit.
+            // Not even the smallest shard fits, so the weight stays whole and the device reports that it does not fit.
             assert_eq!(sig.shards(1000), vec![sig]);
         }
     }

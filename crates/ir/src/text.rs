@@ -1,4 +1,4 @@
-//! Text in messages: quoting what came from a file, and "did you mean".
+//! Text in messages: quoting text from a file, and the edit distance for "did you mean".
 
 use std::fmt::Write;
 
@@ -25,7 +25,7 @@ pub fn shorten(text: &str, limit: usize) -> String {
     out
 }
 
-/// Edit distance, for "did you mean".
+/// Edit distance of two texts (the first 64 characters of `b`), for "did you mean".
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

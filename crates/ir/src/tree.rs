@@ -1,7 +1,7 @@
-//! Elementwise expressions over operands, written once: kernels in every language, CPU code and the reference are made
-//! from the same tree.
+//! Elementwise expressions over operands. Kernels in every language, the CPU code and the reference are generated from the same
+//! tree, so that their formulas cannot differ.
 
-/// A function of one number.
+/// A function of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unary {
     /// `x / (1 + exp(-x))`.
@@ -43,7 +43,7 @@ impl Unary {
     }
 }
 
-/// A function of two numbers.
+/// A function of two arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     /// Sum.
@@ -57,11 +57,11 @@ pub enum Binary {
 pub enum Tree {
     /// An operand.
     In(usize),
-    /// A number.
+    /// A constant.
     Const(f32),
-    /// A function of one.
+    /// A function of one argument.
     Unary(Unary, Box<Tree>),
-    /// A function of two.
+    /// A function of two arguments.
     Binary(Binary, Box<Tree>, Box<Tree>),
 }
 
@@ -92,7 +92,8 @@ impl Tree {
         }
     }
 
-    /// The tree as text of a kernel: CUDA C++ and WGSL differ in how they write numbers (`number`), not in names.
+    /// The tree as kernel text. CUDA C++ and WGSL use the same names of functions; they differ only in how they write
+    /// constants, which `number` does.
     pub fn code(&self, number: fn(f32) -> String, leaf: &dyn Fn(usize) -> String) -> String {
         match self {
             Tree::In(i) => leaf(*i),
@@ -103,7 +104,7 @@ impl Tree {
         }
     }
 
-    /// The same tree with other trees in place of its operands.
+    /// The same tree with each operand replaced by the tree that `with` gives for it.
     pub fn replace(&self, with: &dyn Fn(usize) -> Tree) -> Tree {
         match self {
             Tree::In(i) => with(*i),
@@ -131,7 +132,7 @@ impl Tree {
         }
     }
 
-    /// Operands, each once, in order of first use.
+    /// The operands, each once, in the order of their first use.
     pub fn leaves(&self) -> Vec<usize> {
         let mut found = vec![];
         self.visit(&mut |i| {

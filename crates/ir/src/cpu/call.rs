@@ -1,6 +1,6 @@
-//! What a CPU kernel is called with.
+//! The argument of a CPU kernel: operands, batch and work items.
 //!
-//! The rule that makes its `unsafe` sound stands at the top of [`crate::cpu::memory`].
+//! The `unsafe` code here is sound by the rule at the top of [`crate::cpu::memory`].
 
 use std::ops::Range;
 
@@ -10,21 +10,21 @@ use crate::cpu::memory::{Claims, RawBuf};
 use crate::expr::Bind;
 use crate::simd::Simd;
 
-/// What one worker of a dispatch is called with.
+/// The argument with which each worker of a dispatch calls the kernel.
 pub struct CpuCall<'a> {
-    /// Operands in the order of `Launch::args`.
+    /// Operands, in the order of `Launch::args`.
     pub args: &'a [RawBuf],
     /// The step batch.
     pub batch: &'a StepBatch,
     /// Values of the symbols.
     pub bind: Bind,
-    /// Work items left.
+    /// The work items that no worker has taken yet.
     pub items: &'a Items,
     /// Vector kernels of this processor.
     pub simd: &'static Simd,
-    /// Which worker this is.
+    /// Number of this worker in the thread pool.
     pub worker: usize,
-    /// Where written ranges are noted, in tests.
+    /// In tests, the list in which the ranges that workers write are noted.
     pub claims: Option<&'a Claims>,
 }
 
@@ -37,13 +37,13 @@ impl CpuCall<'_> {
         unsafe { std::slice::from_raw_parts(b.ptr, b.len) }
     }
 
-    /// The numbers of an f32 operand.
+    /// The elements of an f32 operand.
     #[inline]
     pub fn f32s(&self, arg: usize) -> &[f32] {
         bytemuck::cast_slice(self.bytes(arg))
     }
 
-    /// Part of the bytes of an operand; for states, which are read at places other workers do not write.
+    /// A range of the bytes of an operand. States are read in this way, since other workers may write other ranges of them.
     #[inline]
     pub fn bytes_at(&self, arg: usize, range: Range<usize>) -> &[u8] {
         let b = self.args[arg].slice(range.start, range.end.saturating_sub(range.start));
@@ -51,7 +51,7 @@ impl CpuCall<'_> {
         unsafe { std::slice::from_raw_parts(b.ptr, b.len) }
     }
 
-    /// The bytes of an output that belong to the caller's work item.
+    /// A range of the bytes of an output, to write: it must belong to the caller's work item.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub fn write_bytes(&self, arg: usize, range: Range<usize>) -> &mut [u8] {
@@ -63,7 +63,7 @@ impl CpuCall<'_> {
         unsafe { std::slice::from_raw_parts_mut(b.ptr, b.len) }
     }
 
-    /// The numbers of an f32 output that belong to the caller's work item.
+    /// A range of the elements of an f32 output, to write: it must belong to the caller's work item.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub fn write(&self, arg: usize, range: Range<usize>) -> &mut [f32] {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Work items of a dispatch, handed out in ranges.
+/// The work items of one dispatch, with an atomic counter from which workers take ranges.
 pub struct Items {
     next: AtomicUsize,
     total: usize,
@@ -11,20 +11,20 @@ pub struct Items {
 }
 
 impl Items {
-    /// `total` items for `workers`, handed out in ranges of [`Items::chunk`] items.
+    /// `total` items for `workers` workers, in ranges of [`Items::chunk`] items.
     #[inline]
     pub fn new(total: usize, grain: usize, workers: usize) -> Items {
         Items { next: AtomicUsize::new(0), total, chunk: Items::chunk(total, grain, workers) }
     }
 
-    /// Items of a range: at least `grain`. About eight ranges a worker: a worker that the system stops for a moment then
-    /// costs an eighth of its share, not all of it.
+    /// Number of items in a range: at least `grain`, and so many that there are about eight ranges for each worker. If the
+    /// system then stops a worker for a moment, the others wait for an eighth of its share, not for all of it.
     #[inline]
     pub fn chunk(total: usize, grain: usize, workers: usize) -> usize {
         total.div_ceil(workers.max(1) * 8).max(grain).max(1)
     }
 
-    /// The next range, or none.
+    /// Takes the next range; none if no items are left.
     #[inline]
     pub fn take(&self) -> Option<Range<usize>> {
         if self.next.load(Ordering::Relaxed) >= self.total {

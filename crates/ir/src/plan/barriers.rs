@@ -1,16 +1,18 @@
-//! Barriers between the dispatches of a tick: on the CPU fork–join barriers of the thread pool and on CUDA dependency edges, one a
-//! dispatch; through wgpu the barriers that its resource tracker inserts, which are *modelled* here: no counter sees them at run time.
+//! Barriers between the dispatches of a tick. On the CPU they are fork–join barriers of the thread pool and on CUDA dependency
+//! edges, one for each dispatch. On wgpu they are the barriers that its resource tracker inserts; these are *modelled* here,
+//! because no counter sees them at run time.
 //!
-//! wgpu follows every buffer as a whole through a pass. Before a dispatch it waits once, for all buffers together, if any of
-//! the dispatch's buffers was written since its last use in the pass, or is written now and was used in the pass. What a
-//! pass begins with waits once more, for what was before it: the step batch is written anew for every tick.
+//! The tracker of wgpu follows each buffer as a whole through a compute pass. It puts one barrier for all buffers before a
+//! dispatch if the previous use of one of the dispatch's buffers in this pass was a write, or if the dispatch writes a buffer
+//! that the pass has used before. The first dispatch of a pass has a barrier too, because the step batch is written anew for
+//! every tick.
 
 use super::{BufRef, Plan};
 use crate::kernel::{Access, Code};
 use crate::target::Target;
 
 impl Plan {
-    /// Waits between dispatches, in one tick that is one pass.
+    /// Number of barriers of one tick that is one compute pass.
     pub fn barriers(&self) -> u64 {
         if !matches!(self.ctx.target, Target::Wgsl(_)) {
             return self.dispatches.len() as u64;
@@ -21,11 +23,11 @@ impl Plan {
             let Some(Code::Text(text)) = &d.code else { continue };
             let before = used.len();
             let mut waits = false;
-            // Nobody writes weights.
+            // No dispatch writes a weight, so weights need no barrier.
             let buffers = d.args.iter().zip(&text.access).filter(|(arg, _)| !matches!(arg, BufRef::Weight(_)));
             for (arg, access) in buffers {
                 let writes = *access != Access::Read;
-                // What this dispatch does with a buffer twice, it does once.
+                // A dispatch has at most one barrier, however many of its buffers need one.
                 match used.iter_mut().find(|(buffer, _)| buffer == arg) {
                     None => used.push((*arg, writes)),
                     Some((_, written)) => {

@@ -1,35 +1,36 @@
-//! A vector of f32 lanes: what a float kernel needs from an instruction set, and the portable answer.
+//! A vector of f32 lanes: the operations that float kernels need from an instruction set, and their portable implementation.
 
-/// One instruction set's vector of f32.
+/// The f32 vector of one instruction set.
 ///
 /// # Safety (all functions)
-/// The processor has the set's features, and pointers are good for the lanes named: [`Lanes::N`], or `n` of them in
-/// the `_part` forms (which touch nothing beyond). No alignment is needed.
+/// The processor has the features of the instruction set, and pointers are valid for [`Lanes::N`] elements, or for `n` elements
+/// in the `_part` functions, which touch nothing beyond these. No alignment is needed.
 pub(super) trait Lanes: Copy {
     /// Lanes of a vector.
     const N: usize;
     /// Rows of the register tile of `dot_rows`.
     const ROWS: usize;
-    /// True if `fma` is one instruction. Plain loops ask this too: without it `f32::mul_add` is a library call.
+    /// True if `fma` is one instruction. Plain loops depend on it too, because without that instruction `f32::mul_add` is a
+    /// library call.
     const FMA: bool;
-    /// The vector.
+    /// The vector register.
     type V: Copy;
 
-    /// All lanes `x`.
+    /// Sets all lanes to `x`.
     unsafe fn splat(x: f32) -> Self::V;
-    /// `N` numbers.
+    /// Loads `N` elements.
     unsafe fn load(p: *const f32) -> Self::V;
-    /// `n < N` numbers, the rest 0.
+    /// Loads `n < N` elements; the other lanes are 0.
     unsafe fn load_part(p: *const f32, n: usize) -> Self::V;
-    /// Writes `N` numbers.
+    /// Stores `N` elements.
     unsafe fn store(p: *mut f32, v: Self::V);
-    /// Writes the first `n < N` lanes.
+    /// Stores the first `n < N` lanes.
     unsafe fn store_part(p: *mut f32, v: Self::V, n: usize);
-    /// `N` IEEE halves, converted.
+    /// Loads `N` f16, converted to f32.
     unsafe fn load_f16(p: *const u16) -> Self::V;
-    /// `N` bfloat16, converted.
+    /// Loads `N` bf16, converted to f32.
     unsafe fn load_bf16(p: *const u16) -> Self::V;
-    /// Writes `N` numbers as IEEE halves, ties to even.
+    /// Stores `N` elements as f16, rounded to nearest, ties to even.
     unsafe fn store_f16(p: *mut u16, v: Self::V);
     /// `a + b`.
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
@@ -37,13 +38,13 @@ pub(super) trait Lanes: Copy {
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// Sum of the lanes.
     unsafe fn sum(v: Self::V) -> f32;
-    /// Asks for the cache line at `p` in L2. Any address will do.
+    /// Prefetches the cache line at `p` into L2. `p` may be any address, since a prefetch does not fault.
     unsafe fn prefetch(p: *const u8);
-    /// Sums of four vectors.
+    /// For each of four vectors, the sum of its lanes.
     unsafe fn sum4(v: [Self::V; 4]) -> [f32; 4];
 }
 
-/// `a * b + c`, fused where that is one instruction.
+/// `a * b + c`, as one fused multiply-add where the instruction set has that instruction.
 #[inline(always)]
 pub(super) fn fma<L: Lanes>(a: f32, b: f32, c: f32) -> f32 {
     if L::FMA { a.mul_add(b, c) } else { a * b + c }
@@ -53,8 +54,8 @@ pub(super) fn fma<L: Lanes>(a: f32, b: f32, c: f32) -> f32 {
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-/// Widens one IEEE half without branches: the exponent is moved into place and rebiased by a multiplication, which is
-/// exact for subnormals too; infinities and NaN get the largest exponent.
+/// Converts one f16 to f32 without branches: the bits are shifted into place and a multiplication by 2^112 corrects the
+/// exponent's bias, which is exact for subnormals too. Infinities and NaN get the largest exponent.
 #[inline(always)]
 pub(super) fn f16_to_f32(h: u16) -> f32 {
     let sign = u32::from(h & 0x8000) << 16;
@@ -65,7 +66,7 @@ pub(super) fn f16_to_f32(h: u16) -> f32 {
     f32::from_bits(sign | value | special)
 }
 
-/// Widens one bfloat16.
+/// Converts one bf16 to f32.
 #[inline(always)]
 pub(super) fn bf16_to_f32(h: u16) -> f32 {
     f32::from_bits(u32::from(h) << 16)

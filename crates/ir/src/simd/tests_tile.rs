@@ -7,7 +7,7 @@ use half::f16;
 
 const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// A stored block of these tests is a seed, from which `unpack` makes everything.
+/// A stored block of these tests is a seed, from which `unpack` makes quants, scales and mins.
 const BYTES: usize = 8;
 
 fn spec(block: usize, group: usize, bits: u32, zero: i32, min: GroupMin, sub_scales: bool) -> BlockSpec {
@@ -63,7 +63,7 @@ fn unpack(spec: &BlockSpec, bytes: &[u8], out: &mut Unpacked) {
     }
     out.d = match spec.scale {
         ScaleKind::F16 => f16::from_f32(random.unit() * 0.1).to_f32(),
-        // From 2^-60 to 2^3: far below what f16 has.
+        // From 2^-60 to 2^3: the smallest are far below the range of f16.
         ScaleKind::E8M0 => 2f32.powi((random.next() % 64) as i32 - 60),
     };
     out.m = if spec.min == GroupMin::None { 0.0 } else { f16::from_f32(random.unit()).to_f32() };
@@ -90,7 +90,8 @@ fn matrix(spec: BlockSpec, k: usize, rows: usize, seed: u64) -> Matrix {
 }
 
 impl Matrix {
-    /// Row `r` by the formula, in the arithmetic that `number` does.
+    /// Row `r` by the formula of the format; `number` makes an element from the unpacked block, the group and the quant less
+    /// zero point (or the codebook value).
     fn reference<T>(&self, r: usize, number: impl Fn(&Unpacked, usize, i32) -> T) -> Vec<T> {
         let spec = *self.layout.spec();
         let row = &self.stored[r * self.layout.stored_row_bytes()..][..self.layout.stored_row_bytes()];
@@ -134,7 +135,7 @@ impl Matrix {
     }
 }
 
-/// Every third token has only its largest magnitudes, so that quants are ±127.
+/// All activations of every third token have the largest magnitude, so that their quants are ±127.
 fn activations(k: usize, n: usize, seed: u64) -> Vec<f32> {
     let mut random = Random(seed);
     (0..n * k)
@@ -277,7 +278,7 @@ fn extreme_powers_of_two_as_scales_neither_overflow_nor_vanish() {
         let mut row = vec![0.0; k];
         layout.row(&tile, 0, &mut row);
         assert_eq!(f64::from(row[0]), 2f64.powi(exponent), "2^{exponent} times 1");
-        // Of either sign, so that the sum is small and its parts are not.
+        // The values have both signs, so that their sum is small although its terms are not.
         let x: Vec<f32> = (0..7 * k).map(|i| if i % 2 == 0 { size } else { -size * 0.99 }).collect();
         for &isa in Isa::available() {
             let acts = quantized(isa, &x, k);
