@@ -81,7 +81,7 @@ mod tests {
 
     const MADE_UP: &[Renamed] = &[("abacus", "calculator"), ("quill", "pen")];
 
-    /// Describes the first fault of a table: an old name that occurs twice or is still in use, or a new name that is not in use.
+    /// Describes the first fault of a table: an old name that occurs twice or is still in use, or a new name that is unused.
     fn fault(table: &[Renamed], is_current: impl Fn(&str) -> bool) -> Option<String> {
         let twice = |name: &str| table.iter().filter(|(old, _)| *old == name).count() > 1;
         table.iter().find_map(|&(old, new)| match () {
