@@ -84,7 +84,7 @@ impl ChatTemplate {
     /// Parses `source`. `bos` and `eos` are the texts of the model's BOS and EOS tokens (such as `<s>`), empty if it has none.
     ///
     /// # Errors
-    /// [`ChatError::Syntax`] with the line, [`ChatError::Limit`] for a template over 1 MB.
+    /// [`ChatError::Syntax`] with the line, [`ChatError::Limit`] for a template over 256 KB.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<ChatTemplate, ChatError> {
         if source.len() > MAX_SOURCE {
             return Err(ChatError::Limit("256 KB of source"));
@@ -169,8 +169,8 @@ fn message_value(message: &Message) -> Value {
     ])
 }
 
-/// Runs `work` on a thread with the largest of [`STACKS`] with which the system can start one. `work` is called with the size of
-/// the largest stack divided by the size of its own. A thread that exceeds the [`DEADLINE`] is abandoned.
+/// Runs `work` on a thread with the largest of [`STACKS`] with which the system can start one. The argument of `work` is the
+/// size of the largest stack divided by the size of its own. A thread that exceeds the [`DEADLINE`] is abandoned.
 fn limited<T: Send + 'static>(
     work: impl FnOnce(usize) -> Result<T, ChatError> + Send + 'static,
 ) -> Result<T, ChatError> {

@@ -1,4 +1,4 @@
-//! Features of Python that templates use: methods of its types, `raise_exception`, and `tojson` with the output of `json.dumps`.
+//! Features of Python that templates use: methods of its types, `raise_exception`, and `tojson` as `json.dumps` writes it.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
