@@ -203,8 +203,8 @@ impl ModelFile {
         self.parts.iter().map(|(name, bytes)| (name.as_str(), bytes.len()))
     }
 
-    /// Metadata. For GGUF: its entries (for a split model, those of the first part). For a folder: `config.json` with dotted keys
-    /// (`rope_scaling.factor`). For safetensors: the entries of `__metadata__`, as `safetensors.KEY`.
+    /// Metadata. For GGUF: its entries (for a split model, those of the first part). For a folder: `config.json` with dotted
+    /// keys (`rope_scaling.factor`). For safetensors: the entries of `__metadata__`, as `safetensors.KEY`.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -259,16 +259,16 @@ impl ModelFile {
         Ok(dtype)
     }
 
-    /// The bytes of a tensor in the memory map, without a copy. In GGUF they are aligned to at least 8 bytes; in safetensors any
-    /// alignment can occur, and [`dtype`](Self::dtype) checks it. Empty if `tensor` does not belong to this file.
+    /// The bytes of a tensor in the memory map, without a copy. In GGUF they are aligned to at least 8 bytes; in safetensors
+    /// any alignment can occur, and [`dtype`](Self::dtype) checks it. Empty if `tensor` does not belong to this file.
     pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
         let part = self.parts.get(tensor.part);
         part.and_then(|(_, bytes)| bytes.get(self.range(tensor))).unwrap_or_default()
     }
 
-    /// Tells the system that the pages of this tensor are not needed any more, so that a weight that was converted does not stay
-    /// in memory twice. The pages can still be read, again from the file. Does nothing for bytes that are not mapped from a
-    /// file.
+    /// Tells the system that the pages of this tensor are not needed any more, so that a weight that was converted does not
+    /// stay in memory twice. The pages can still be read, again from the file. Does nothing for bytes that are not mapped from
+    /// a file.
     pub fn release(&self, tensor: &TensorInfo) {
         if let Some((_, bytes)) = self.parts.get(tensor.part) {
             bytes.release(self.range(tensor));

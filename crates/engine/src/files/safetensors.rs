@@ -4,8 +4,8 @@
 //! `data_offsets` (start and end in the data), and `__metadata__` (text → text); the data, which the tensors cover
 //! without gap or overlap.
 //!
-//! The `safetensors` crate is not used for reading, because it keeps the last of two tensors with the same name, refuses a whole
-//! file for one unknown dtype, and adds the end of the data to the length of the header without an overflow check.
+//! The `safetensors` crate is not used for reading, because it keeps the last of two tensors with the same name, refuses a
+//! whole file for one unknown dtype, and adds the end of the data to the length of the header without an overflow check.
 
 use onetrip_ir::text::shown;
 use std::collections::{BTreeMap, HashSet};
