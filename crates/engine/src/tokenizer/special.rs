@@ -29,8 +29,8 @@ pub(super) enum Part<'t> {
     Text(&'t str),
 }
 
-/// Finds special tokens in a text: the longest ones first in the whole text, then shorter ones in the rest; tokens of one length
-/// from left to right. This is the order of llama.cpp; it differs from leftmost-longest where tokens overlap.
+/// Finds special tokens in a text: the longest ones first in the whole text, then shorter ones in the rest; tokens of one
+/// length from left to right. This is the order of llama.cpp; it differs from leftmost-longest where tokens overlap.
 #[derive(Default)]
 pub(super) struct Matcher {
     /// Tokens by length, the longest first.
