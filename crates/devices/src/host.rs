@@ -1,4 +1,4 @@
-//! Properties of this machine's processor and memory.
+//! Processor, caches and memory of this machine.
 
 use onetrip_ir::simd::Isa;
 
@@ -9,12 +9,12 @@ pub fn cpu() -> String {
     name.map_or_else(|| std::env::consts::ARCH.to_string(), |(_, name)| name.trim().to_string())
 }
 
-/// Number of processors that this program may use.
+/// Number of logical processors that this program may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-/// Name of the machine in profiles: processor, cores and operating system in one line.
+/// The machine in one line, as profiles call it.
 pub fn name() -> String {
     format!("{}, {} cores, {}", cpu(), cores(), std::env::consts::OS)
 }
@@ -24,7 +24,7 @@ pub fn isas() -> Vec<&'static str> {
     Isa::available().iter().map(|isa| isa.name()).collect()
 }
 
-/// Bytes of each cache of the first processor that holds data, L1 first; empty where the system does not report them.
+/// Bytes of each data cache of the first processor, L1 first; empty if the system does not tell.
 pub fn caches() -> Vec<u64> {
     let read =
         |i: usize, what: &str| std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{i}/{what}"));
@@ -42,12 +42,12 @@ pub fn caches() -> Vec<u64> {
     (0..8).filter(is_data).filter_map(|i| size(&read(i, "size").ok()?)).collect()
 }
 
-/// Bytes of memory in all, and bytes that are free for new work.
+/// Bytes of memory: in all, and available for new allocations.
 pub fn memory() -> (Option<u64>, Option<u64>) {
     (proc_kb("/proc/meminfo", "MemTotal"), proc_kb("/proc/meminfo", "MemAvailable"))
 }
 
-/// The largest number of bytes that this process has had in memory so far, mapped files included.
+/// Most bytes that this process has had in physical memory so far, with mapped files.
 pub fn peak_rss() -> Option<u64> {
     proc_kb("/proc/self/status", "VmHWM")
 }

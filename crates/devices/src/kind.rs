@@ -1,4 +1,4 @@
-//! The kinds of devices, and the names by which a user asks for one. No other file compares such a name.
+//! Kinds of devices and the names of devices. No other file compares such a name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use onetrip_ir::device::{Commit, SubmitMode};
 use serde::{Serialize, Serializer};
 
-/// The kinds of devices; each has a crate of its own that drives it.
+/// A kind of device; each has its own crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeviceKind {
-    /// The CPU, through onetrip's own thread pool.
+    /// The processor, with onetrip's own thread pool.
     Cpu,
     /// NVIDIA GPUs, through CUDA.
     Cuda,
@@ -17,14 +17,14 @@ pub enum DeviceKind {
     Wgpu,
 }
 
-/// The wgpu device's name in plans, profiles and output.
+/// Name of the kind `Wgpu` in plans, profiles and output.
 const WGPU: &str = "wgpu";
 
 impl DeviceKind {
     /// All kinds, in the order in which devices are listed.
     pub const ALL: [DeviceKind; 3] = [DeviceKind::Cpu, DeviceKind::Wgpu, DeviceKind::Cuda];
 
-    /// The kind's name in plans, profiles and output.
+    /// Name of the kind in plans, profiles and output.
     pub fn name(self) -> &'static str {
         match self {
             DeviceKind::Cpu => "cpu",
@@ -33,7 +33,7 @@ impl DeviceKind {
         }
     }
 
-    /// Other names that a user may give.
+    /// Other names that are accepted for this kind.
     pub fn aliases(self) -> &'static [&'static str] {
         match self {
             DeviceKind::Cpu | DeviceKind::Cuda => &[],
@@ -41,12 +41,12 @@ impl DeviceKind {
         }
     }
 
-    /// The kind of that name or alias.
+    /// The kind with this name or alias.
     fn named(name: &str) -> Option<DeviceKind> {
         DeviceKind::ALL.into_iter().find(|kind| kind.name() == name || kind.aliases().contains(&name))
     }
 
-    /// True if the device is a processor of its own, to which the host submits work.
+    /// Whether devices of this kind are GPUs, to which the host submits work.
     pub fn is_gpu(self) -> bool {
         match self {
             DeviceKind::Cpu => false,
@@ -54,12 +54,12 @@ impl DeviceKind {
         }
     }
 
-    /// True if kernels may multiply in f16 or bf16 with tensor cores, so that `--compute f16` has an effect.
+    /// Whether kernels of this kind can multiply in f16 or bf16 with tensor cores, so that `--compute f16` has an effect.
     pub fn has_tensor_cores(self) -> bool {
         self.is_gpu()
     }
 
-    /// True if the device can keep the recording of a tick and replay it ([`Commit::Replay`]).
+    /// Whether devices of this kind can keep the recording of a tick and submit it again: [`Commit::Replay`].
     pub fn keeps_ticks(self) -> bool {
         match self {
             DeviceKind::Cuda => true,
@@ -67,7 +67,7 @@ impl DeviceKind {
         }
     }
 
-    /// True if a second thread can encode and submit ([`SubmitMode::encode_thread`]).
+    /// Whether a second thread may encode and submit: [`SubmitMode::encode_thread`].
     pub fn has_encode_thread(self) -> bool {
         match self {
             DeviceKind::Wgpu => true,
@@ -75,7 +75,7 @@ impl DeviceKind {
         }
     }
 
-    /// The submit mode where neither the user nor a profile chooses one.
+    /// The submit mode that is used where neither the user nor a profile chooses one.
     pub fn default_hand_over(self) -> SubmitMode {
         SubmitMode::by(if self.keeps_ticks() { Commit::Replay } else { Commit::Tick })
     }
@@ -92,23 +92,23 @@ impl fmt::Display for DeviceKind {
 pub enum Selector {
     /// The first device.
     First,
-    /// The device of this number; the first is 0.
+    /// The device with this number, from 0.
     Number(usize),
-    /// The first device whose name contains this text, in upper or lower case.
+    /// The first device whose name contains this text; upper and lower case are equal.
     Name(String),
 }
 
 /// A device as a user names it: `cpu`, `cuda`, `cuda:1`, `wgpu`, or `wgpu:NAME` of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceSpec {
-    /// Kind of the device.
+    /// The kind of device.
     pub kind: DeviceKind,
-    /// Which device of that kind.
+    /// The choice among devices of that kind.
     pub selector: Selector,
 }
 
 impl DeviceSpec {
-    /// The CPU, which is the default.
+    /// The CPU device, which is the default.
     pub const CPU: DeviceSpec = DeviceSpec { kind: DeviceKind::Cpu, selector: Selector::First };
 
     /// Number of the device, from 0; 0 where the user gave no number.
@@ -119,7 +119,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Part of the device's name, where one was given.
+    /// The text that the name of the device must contain, if the user gave one.
     pub fn part_of_name(&self) -> Option<&str> {
         match &self.selector {
             Selector::Name(name) => Some(name),
@@ -144,7 +144,7 @@ impl Serialize for DeviceSpec {
     }
 }
 
-/// The error for a text that is no name of a device.
+/// The error for a text that is not the name of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such device; devices: cpu, cuda, cuda:NUMBER, {WGPU}, {WGPU}:NAME of an adapter")]
 pub struct UnknownDevice;

@@ -1,11 +1,11 @@
-//! The registry of devices: the kinds of devices, their names, their targets for plans, and opening a device. No other crate
-//! names the crates of devices; the others hold a [`DeviceSpec`] and a `dyn Device`.
+//! The registry of devices: it knows their kinds, names and capabilities, and opens them. Only this crate depends on the crates
+//! of devices; all others use a [`DeviceSpec`] and a `dyn Device`.
 //!
-//! [`kind`] has the kinds, their names and their defaults; [`open`] opens a device by its name; [`list`] lists the devices of
+//! [`kind`] has the kinds, their names and their defaults; [`open`] opens the device of a name; [`list`] lists the devices of
 //! this machine; [`host`] describes its processor; [`selftest`] runs the cases of ops on a device.
 //!
-//! CUDA and wgpu are features of this crate. A kind whose feature is off can still be named and planned for, but opening it is
-//! an error.
+//! CUDA and wgpu are features of this crate. Without its feature, a kind can still be named, and plans can be made for it, but
+//! opening a device of that kind is an error.
 
 pub mod host;
 pub mod kind;

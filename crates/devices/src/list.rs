@@ -1,4 +1,4 @@
-//! Lists the devices of this machine, and for a kind without a device the reason why there is none.
+//! Lists the devices of this machine; for a kind without a device, says what is missing.
 
 use onetrip_ir::target::WgslCaps;
 
@@ -6,7 +6,7 @@ use crate::host;
 use crate::kind::{DeviceKind, DeviceSpec, Selector};
 use crate::open::{OpenError, Settings};
 
-/// A device of this machine.
+/// Description of a device of this machine.
 #[derive(Clone, Debug)]
 pub enum Info {
     /// The CPU.
@@ -17,27 +17,27 @@ pub enum Info {
     Wgpu(WgpuInfo),
 }
 
-/// The CPU and the memory of the machine.
+/// Description of the processor.
 #[derive(Clone, Debug)]
 pub struct CpuInfo {
     /// Model name of the processor.
     pub processor: String,
-    /// Processors that this program may use.
+    /// Number of logical processors that this program may use.
     pub cores: usize,
     /// Instruction set of the kernels in use.
     pub isa: &'static str,
-    /// Instruction sets of this processor for which there are kernels, weakest first.
+    /// Instruction sets that the processor has and kernels exist for, weakest first.
     pub isas: Vec<&'static str>,
-    /// Bytes of memory, where the system reports them.
+    /// Bytes of memory, if the system tells.
     pub memory: Option<u64>,
-    /// Bytes of memory that are free for new work, where the system reports them.
+    /// Bytes of memory that are available for new allocations, if the system tells.
     pub memory_available: Option<u64>,
 }
 
-/// An NVIDIA GPU.
+/// Description of an NVIDIA GPU.
 #[derive(Clone, Debug)]
 pub struct CudaInfo {
-    /// The driver's number of the GPU.
+    /// Number of the device in CUDA, from 0.
     pub ordinal: usize,
     /// Name of the GPU, as the driver gives it.
     pub name: String,
@@ -45,22 +45,22 @@ pub struct CudaInfo {
     pub sm: u32,
     /// Number of SMs.
     pub sms: u32,
-    /// Bytes of shared memory that a thread block may ask for.
+    /// Most bytes of shared memory that a thread block may use.
     pub shared: u32,
-    /// Bytes of L2.
+    /// Bytes of the L2 cache.
     pub l2: u64,
     /// Bytes of memory.
     pub memory: u64,
     /// CUDA version of the driver: 13000 for 13.0.
     pub driver: i32,
-    /// The versions of NVRTC and cuBLASLt, in words.
+    /// The compiler of kernels (NVRTC) and the library of matrix products (cuBLASLt) that were found, in words.
     pub compiler: String,
 }
 
-/// An adapter of Vulkan, Metal or DX12.
+/// Description of an adapter of Vulkan, Metal or DX12.
 #[derive(Clone, Debug)]
 pub struct WgpuInfo {
-    /// Name of the adapter, as the driver gives it.
+    /// Name of the adapter.
     pub name: String,
     /// The interface to the driver: `vulkan`, `metal` or `dx12`.
     pub backend: &'static str,
@@ -68,18 +68,18 @@ pub struct WgpuInfo {
     pub class: &'static str,
     /// Name and version of the driver.
     pub driver: String,
-    /// Bytes of the adapter's memory, where the backend reports them.
+    /// Bytes of memory of the adapter, if the backend tells.
     pub memory: Option<u64>,
-    /// The features and limits by which kernels are chosen.
+    /// Capabilities that kernels may use.
     pub caps: WgslCaps,
-    /// The adapter's features, of those that onetrip uses.
+    /// Features that onetrip uses and the adapter has.
     pub features: Vec<&'static str>,
-    /// The features that the adapter lacks, each with its consequence.
+    /// Features that onetrip uses and the adapter lacks, each with the consequence.
     pub missing: Vec<(&'static str, &'static str)>,
 }
 
 impl Info {
-    /// The name by which a user opens this device.
+    /// The name with which the device is opened.
     pub fn spec(&self) -> DeviceSpec {
         match self {
             Info::Cpu(_) => DeviceSpec::CPU,
@@ -89,7 +89,7 @@ impl Info {
     }
 }
 
-/// For every kind its devices, or the reason why none can be used.
+/// The devices of every kind; for a kind without a usable device, the reason.
 pub fn list(settings: &Settings) -> Vec<(DeviceKind, Result<Vec<Info>, OpenError>)> {
     let of = |kind| match kind {
         DeviceKind::Cpu => Ok(vec![Info::Cpu(cpu(settings))]),

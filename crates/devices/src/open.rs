@@ -1,4 +1,4 @@
-//! From the name of a device to its target for plans, to the identity of its hardware, and to the opened device.
+//! From the name of a device to its target for plans, the identity of its hardware, and the opened device.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,27 +11,27 @@ use onetrip_ir::target::{CudaCaps, Target, WgslCaps};
 use crate::host;
 use crate::kind::{DeviceKind, DeviceSpec};
 
-/// Settings with which devices are opened. The caller reads the environment and passes the values.
+/// Settings with which devices are opened. The caller fills them in, from flags and from the environment.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Threads of the CPU device.
+    /// Number of threads in the pool of the CPU device.
     pub threads: usize,
-    /// Instruction set of the CPU's kernels.
+    /// Instruction set of CPU kernels.
     pub isa: Isa,
-    /// Folder for compiled kernels.
+    /// Folder in which compiled kernels are kept; `None`: they are not kept.
     pub cache: Option<PathBuf>,
-    /// Folders that are searched for CUDA's libraries besides the usual places.
+    /// Folders in which CUDA's libraries are looked for, in addition to the usual ones.
     pub libraries: Vec<PathBuf>,
     /// How CUDA kernels are launched.
     pub launch: CudaLaunch,
-    /// For tests: the seed of short random delays in every warp of a CUDA kernel.
+    /// For tests: seed of random short delays of every warp of a CUDA kernel, which reveal missing synchronization.
     pub delays: Option<u32>,
-    /// The number, from 1, of the run that a graphics debugger captures on the wgpu device.
+    /// Number of the run, from 1, that a graphics debugger captures on the wgpu device.
     pub capture: Option<u64>,
 }
 
 impl Default for Settings {
-    /// All processors, the strongest instruction set, no kernel cache on disk.
+    /// A thread for each processor, the best instruction set, and no compiled kernels kept on disk.
     fn default() -> Settings {
         Settings {
             threads: host::cores(),
@@ -45,14 +45,14 @@ impl Default for Settings {
     }
 }
 
-/// How CUDA kernels are launched. The text form is the names of the fields that are true, separated by commas.
+/// How CUDA kernels are launched. Its text form is the list of the fields that are true, separated by commas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CudaLaunch {
-    /// `serial`: without dependent launch, so that each kernel starts when the one before it has ended.
+    /// `serial`: each kernel waits for the end of the one before it, without programmatic dependent launch.
     pub serial: bool,
-    /// `sync`: the host waits for every kernel, so that a failure is reported at its own dispatch.
+    /// `sync`: the host waits after every kernel, so that an error is reported at the dispatch that caused it.
     pub sync: bool,
-    /// `own`: matrix products run on onetrip's own kernels even where cuBLASLt is installed.
+    /// `own`: matrix products run on onetrip's own kernels, even if cuBLASLt is available.
     pub own: bool,
 }
 
@@ -76,59 +76,58 @@ impl FromStr for CudaLaunch {
 /// Why a device cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// This program was built without the crate that drives this kind of device.
+    /// This program was built without the crate of this kind of device.
     #[error("this program was built without the device {0}: build it with that feature")]
     NotBuilt(DeviceKind),
-    /// This machine has no device of this kind, or a driver or library for it is missing or fails.
+    /// There is no device of this kind, or its driver or libraries are missing or fail.
     #[error("{why}")]
     Missing {
-        /// Kind of the device.
+        /// The kind of device.
         kind: DeviceKind,
-        /// The missing device, driver or library, and how to get it.
+        /// The reason, and what to install, in one sentence.
         why: String,
     },
-    /// This machine has devices of this kind, but not the one that was asked for.
+    /// There are devices of this kind, but not the requested one.
     #[error("{0}")]
     NoneSuch(String),
-    /// The device exists, but its driver refuses to open it.
+    /// The device exists, but its driver cannot open it.
     #[error("{0}")]
     Refused(String),
-    /// The system does not start the threads of the CPU device.
+    /// The system cannot start the threads of the CPU device.
     #[error("cannot start {threads} threads: {why}")]
     Threads {
-        /// Number of threads that were asked for.
+        /// Requested number of threads.
         threads: usize,
-        /// The system's error.
+        /// Error of the system.
         why: std::io::Error,
     },
 }
 
-/// A device that is ready to take weights.
+/// An opened device, ready to take weights.
 pub struct Opened {
-    /// The device, in its default submit mode.
+    /// The device, in its initial submit mode.
     pub device: Box<dyn TestDevice>,
-    /// Name of the hardware in profiles, where the device is a GPU.
+    /// For a GPU: the name of the hardware, as profiles have it.
     pub hardware: Option<String>,
-    /// Missing features that make kernels slower on this device than on most of its kind, each with its consequence.
+    /// Missing features that make kernels slower on this device than on most of its kind, each with the consequence.
     pub lacks: Vec<(&'static str, &'static str)>,
 }
 
-/// The identity of a device's hardware, by which profiles are stored.
+/// The identity of the hardware of a device, as profiles store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Name of the hardware.
     pub name: String,
-    /// Number of cores of a CPU or of SMs of a GPU; 0 where the driver does not report it.
+    /// Cores of a CPU, SMs of a GPU; 0 if the driver does not tell.
     pub cores: usize,
-    /// Instruction set of a CPU (`avx2`), compute capability of an NVIDIA GPU (`sm_90`), else the driver's interface.
+    /// Instruction set of a CPU (`avx2`), compute capability of an NVIDIA GPU (`sm_90`), else the interface of the driver.
     pub isa: String,
-    /// Bytes of each data cache, L1 first; empty where the driver does not report them.
+    /// Bytes of each cache, nearest to the core first; empty if the driver does not tell.
     pub caches: Vec<u64>,
 }
 
 impl DeviceSpec {
-    /// The target of plans for this device: with the capabilities of this machine's device, or with usual ones where the
-    /// machine has no such device.
+    /// The target of plans for this device: that of the device of this machine, or a usual one if the machine has none.
     pub fn target(&self, settings: &Settings) -> Target {
         match self.kind {
             DeviceKind::Cpu => Target::Cpu(settings.isa),
@@ -137,7 +136,7 @@ impl DeviceSpec {
         }
     }
 
-    /// The identity of the device's hardware; none where this machine has no such device.
+    /// The identity of the hardware; `None` if this machine has no such device.
     pub fn identity(&self, settings: &Settings) -> Option<Identity> {
         match self.kind {
             DeviceKind::Cpu => Some(Identity {

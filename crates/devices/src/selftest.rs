@@ -1,5 +1,5 @@
-//! Runs every case of every op on a device and compares the outputs with the op's reference. Inputs are random, outputs are
-//! filled with NaN beforehand, and guard bytes lie behind each slot.
+//! Runs the test cases of ops on a device and compares the outputs with the reference of the op. Inputs are random, outputs are
+//! filled with poison values before a run, and guard bytes around them reveal writes out of bounds.
 
 use onetrip_core::compile::lower::lower;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use onetrip_core::reference::{RefState, RefTensor, eval_graph};
 use onetrip_ir::device::{DeviceError, TestDevice, WeightData};
 use onetrip_ir::tensor::Role;
 
-/// Error that every GPU kernel is allowed, relative to the largest element.
+/// The error that every kernel of a GPU may have, relative to the largest element of the output.
 const LAST_BITS: f32 = 1e-6;
 
-/// The result of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The error is within the case's tolerance.
+    /// The error is within the tolerance of the case.
     Pass,
-    /// The device has no kernel, for this reason.
+    /// The device has no kernel; the text is the reason.
     Gap(&'static str),
-    /// An output is wrong or the run failed, as the text says.
+    /// The output is wrong or the run failed; the text says how.
     Fail(String),
 }
 
@@ -34,15 +34,15 @@ pub enum Verdict {
 pub struct CaseResult {
     /// Name of the op.
     pub op: &'static str,
-    /// Name of the case within its op.
+    /// Name of the case.
     pub case: String,
-    /// Printed names of the kernels of the plan.
+    /// Names of the kernels that ran, in order.
     pub kernels: Vec<String>,
     /// Largest error, relative to the largest magnitude of the output.
     pub error: f32,
-    /// Largest error that is allowed, relative as `error` is.
+    /// Largest allowed error, relative to the same magnitude.
     pub tolerance: f32,
-    /// Whether the case passed.
+    /// The outcome.
     pub verdict: Verdict,
 }
 
@@ -53,7 +53,7 @@ pub fn run_case(device: &mut dyn TestDevice, op: &'static str, case: &Case, seed
         case: case.name.clone(),
         kernels: vec![],
         error: 0.0,
-        // A GPU compiler may fuse a product and a sum, and the results of its functions may differ in their last bits.
+        // A GPU may contract a product and a sum to a fused multiply-add, and its functions are exact to a few last bits only.
         tolerance: if device.target().is_text() { case.tolerance.max(LAST_BITS) } else { case.tolerance },
         verdict: Verdict::Pass,
     };
@@ -98,13 +98,13 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
                     all.data.extend(part.data);
                 }
                 numbers.push(all);
-                // A weight's index is that of its first shard.
+                // A weight that is split has the index of its first shard; the indices of the others stay empty.
                 numbers.resize(weights.len(), RefTensor::default());
             }
         }
     }
     if let Some(want) = case.cost {
-        // The costs of cases are counted by hand, for weights in their stored layout.
+        // The costs in cases are counted by hand, for weights in the stored layout.
         let site = OpSite { ins: case.ins.clone(), ..graph.site(&ctx, &graph.nodes[0].ins, &graph.nodes[0].outs) };
         let cost = case.op.cost(&site);
         let have = (cost.read.eval(case.batch), cost.written.eval(case.batch), cost.flops.eval(case.batch));
@@ -121,7 +121,7 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
         result.tolerance = result.tolerance.max(most);
     }
     let expected = eval_graph(&graph, &numbers, &ctx, &batch, &mut expected_states);
-    // The signatures of the case's inputs have their layouts already, so no other layouts are chosen.
+    // The table of layouts is empty because the signatures of the case have the layouts already.
     let plan = lower(graph, ctx, &case_rules(), &Layouts::new(), device.name());
     let plan = Arc::new(plan.map_err(|e| wrong(e.to_string()))?);
     result.kernels = plan.dispatches.iter().map(|d| d.kernel_name()).collect();
@@ -129,15 +129,15 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
     device.set_weights(weights)?;
     device.set_states(&states.iter().map(|s| s.bytes.len() as u64).collect::<Vec<_>>())?;
     let recording = record(&plan, device, &mut Silent)?;
-    // The case runs twice: a kernel that does not restore the zeroed workspace, or reads an output before it writes it, can
-    // give a different result in the second run.
+    // The case runs twice: a kernel that leaves workspace or semaphores dirty, or reads memory that it should only write, gives
+    // another result in the second run.
     for run in 0..2 {
         for (i, s) in states.iter().enumerate() {
             device.write_state(i, &s.bytes);
         }
         let counted = device.counts().dispatches;
         let ran = device.submit(&recording, &batch)?;
-        // A failure of the device is reported by `wait`; otherwise it would appear as guard bytes that cannot be read.
+        // Waits first, so that a failure on the device is reported as such and not as guard bytes that cannot be read.
         device.wait()?;
         if !device.guards_intact() {
             return Err(wrong(format!("run {run} wrote beyond an output, or two workers wrote to one place")));
@@ -162,8 +162,8 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
     Ok(())
 }
 
-/// Compares sampled token ids. They lie as bits of a u32 in the even columns, where a relative error of floats would not show a
-/// difference.
+/// Compares token ids, which an output of `sample` has as bits in every even column from the first on. They must be equal; a
+/// relative error of the bits as f32 would not show a wrong id.
 fn same_ids(have: &[f32], want: &RefTensor) -> Result<(), DeviceError> {
     for (i, (h, w)) in have.iter().zip(&want.data).enumerate().filter(|(i, _)| (i % want.width).is_multiple_of(2)) {
         if h.to_bits() != w.to_bits() && !(h.is_nan() && w.is_nan()) {
