@@ -27,8 +27,8 @@ impl RowBucket {
         }
     }
 
-    /// True for at most eight rows. Preparing so few rows (norm, activation quantization) is cheap, so that every worker does it
-    /// for itself rather than wait for another's result.
+    /// True for at most eight rows. Preparing so few rows (norm, activation quantization) is cheap, so every worker does it for
+    /// itself rather than wait for another's result.
     pub fn is_small(self) -> bool {
         self <= RowBucket::R2To8
     }

@@ -30,10 +30,11 @@ pub enum Role {
     Recurrent,
     /// An activation, made and read within a step: its memory is a slot.
     Slot,
-    /// An activation in a slot, in 16 bits (f16 or bf16) and in the MMA fragment layout of the one matmul that reads it. Each
-    /// block of eight rows × 128 columns is 2 KB of 16-byte vectors `[4 groups of eight columns][8 rows][4 blocks of 32 columns]`;
-    /// the eight elements of a vector are ordered as the pairs (0, 4), (1, 5), (2, 6), (3, 7). Rows are padded to a multiple of
-    /// eight, with undefined contents, and columns to a multiple of 128.
+    /// An activation in a slot, in 16 bits (f16 or bf16) and in the MMA fragment layout of the one matmul that reads it.
+    /// Each block of eight rows × 128 columns is 2 KB of 16-byte vectors
+    /// `[4 groups of eight columns][8 rows][4 blocks of 32 columns]`; the eight elements of a vector are ordered as the pairs
+    /// (0, 4), (1, 5), (2, 6), (3, 7). Rows are padded to a multiple of eight, with undefined contents, and columns to a
+    /// multiple of 128.
     MmaFragment,
 }
 
