@@ -482,7 +482,7 @@ unsafe fn mix_rows<L: Lanes, const M: usize>(o: &Mix, i: usize, out: *mut f32, o
     }
 }
 
-/// `M` rows × `C` vectors of columns in registers, all of `n` in one pass.
+/// Accumulates `M` rows × `C` vectors of columns in registers, over all of `n` in one pass.
 #[inline(always)]
 unsafe fn mix_block<L: Lanes, const M: usize, const C: usize>(
     o: &Mix,
@@ -535,7 +535,7 @@ pub(super) unsafe fn transpose<L: Lanes>(
     with_elem!(kind, transpose_of::<L>(rows.as_ptr(), n, dim, out, out_stride))
 }
 
-/// 16 rows × one vector of columns at a time, through a square that stays in L1.
+/// Transposes 16 rows × one vector of columns at a time through a square buffer that stays in L1.
 #[inline(always)]
 unsafe fn transpose_of<L: Lanes, E: Elem>(rows: *const u8, n: usize, dim: usize, out: &mut [f32], out_stride: usize) {
     let mut square = [[0.0f32; 16]; 16];

@@ -223,7 +223,7 @@ unsafe fn dot4(sum: __m512i, w: __m512i, a: *const u8) -> __m512i {
 /// Up to four tokens. Planes are unpacked and accumulated without leaving the registers; memory bandwidth is the limit.
 ///
 /// 1: only one token took this path: 26.9 GB/s of Q4_0 from memory and 58 from L2; more tokens took `dot_many`.
-/// 2: two to four tokens take it too: four tokens on Q4_0 went from 200 to 330 GOPS from L2. 3: several tokens prefetch
+/// 2: two to four tokens take it too: four tokens on Q4_0, from 200 to 330 GOPS from L2. 3: several tokens prefetch
 /// planes 2 KB ahead: from 130 to 180 GOPS from memory; for one token prefetching brought nothing (tried 1 to 8 KB).
 /// (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 #[inline(always)]
@@ -279,8 +279,8 @@ unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
                         let f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[1]), scale1, f);
                         total[t] = _mm512_fmadd_ps(f, d[t], total[t]);
                     } else {
-                        // An E8M0 scale of 2^127 times the integer sum would be infinite, so the activation's scale is multiplied
-                        // first and the weight's scale last, as in `pass_tokens`.
+                        // An E8M0 scale of 2^127 times the integer sum would be infinite, so the activation's scale is
+                        // multiplied first and the weight's scale last, as in `pass_tokens`.
                         let is_last = P == TABLE && layout.spec().scale == ScaleKind::E8M0;
                         let (first, last) = if is_last { (d[t], scale0) } else { (scale0, d[t]) };
                         let f = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(s[0], s[1])), first);
