@@ -106,8 +106,8 @@ pub enum Arg {
     /// One u32 for each sequence of the batch: its last sampled id. `sample` writes it, `embed` reads it where a
     /// token's id is [`crate::batch::PENDING_TOKEN`] (text kernels only).
     PendingTokens,
-    /// [`crate::device::ZEROED_WORKSPACE_WORDS`] words that are zero when a dispatch begins. They hold split-K semaphores (which
-    /// count the blocks that have finished) and partials. A dispatch that uses them leaves them zero (text kernels only).
+    /// [`crate::device::ZEROED_WORKSPACE_WORDS`] words that are zero when a dispatch begins. They hold split-K semaphores,
+    /// which count the blocks that have finished, and partials. A dispatch that uses them leaves them zero (text kernels only).
     ZeroedWorkspace,
 }
 

@@ -5,9 +5,12 @@
 //!
 //! | plane | bytes | contents |
 //! |---|---|---|
-//! | quants | `rows · k · bits / 8` | 4 bits: unsigned, element `2j` in the low half of byte `j`, `2j + 1` in the high one; 8 bits: signed, with `zero` subtracted and codebooks looked up |
-//! | scales | `rows · k / group · 2` | the product of the block's scale and the group's sub-scale, in 16 bits of the format's [`ScaleKind`] |
+//! | quants | `rows · k · bits / 8` | see below |
+//! | scales | `rows · k / group · 2` | block scale times the group's sub-scale, in 16 bits of the format's [`ScaleKind`] |
 //! | mins | as scales | f16; only where the format has mins |
+//!
+//! Quants of 4 bits are unsigned, element `2j` in the low half of byte `j` and `2j + 1` in the high half. Quants of 8 bits are
+//! signed: `zero` is subtracted and codebooks are looked up.
 //!
 //! `value = scale · (quant − zero) + min`. Where a format has sub-scales for groups within a block, the product is rounded to
 //! f16, with an error of at most 2⁻¹¹ of the value; the other formats are converted exactly. Quants of 5 and 6 bits take 8

@@ -179,8 +179,8 @@ impl TileLayout {
         self.at_quants
     }
 
-    /// Fills one tile from up to 16 stored rows. `unpack` unpacks one stored block; bits of a quant above the format's width are
-    /// dropped. Missing rows become zero.
+    /// Fills one tile from up to 16 stored rows. `unpack` unpacks one stored block; bits of a quant above the format's width
+    /// are dropped. Missing rows become zero.
     ///
     /// # Panics
     /// If there are more than 16 rows, a row is shorter than [`TileLayout::stored_row_bytes`], or `out` is not
