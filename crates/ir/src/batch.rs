@@ -1,8 +1,8 @@
-//! The step batch: the ragged batch of tokens of one step, and the parameters that change from tick to tick.
+//! The input of one step: a ragged batch of tokens, and the parameters that change from tick to tick.
 
 use crate::expr::Bind;
 
-/// Stands for a token id that the host does not know yet: the id that the device sampled last for the row's sequence.
+/// Stands for a token id that the host does not know yet: the id that the sequence sampled last, which is on the device.
 pub const PENDING_TOKEN: u32 = u32::MAX;
 
 /// Words of the header of [`StepBatch::words`], before the arrays.
@@ -19,7 +19,7 @@ pub struct SampleParams {
     pub top_p: f32,
     /// Drop tokens less likely than `min_p` times the best one; 0 drops none.
     pub min_p: f32,
-    /// For each token of the history: its logit is divided by this if it is positive, else multiplied by it; 1 changes nothing.
+    /// Positive logits of tokens in the history are divided by this, negative ones multiplied; 1 changes nothing.
     pub repeat_penalty: f32,
     /// Seed of the counter-based random numbers: the same seed and position give the same draw on every device.
     pub seed: u64,
@@ -44,17 +44,16 @@ pub struct SeqSpan {
     pub length: u32,
     /// Page table: entry `i` is the page of the KV cache that holds the positions from `i * page_len` on.
     pub pages: Vec<u32>,
-    /// Row of the recurrent states that belongs to this sequence.
+    /// Recurrent slot of this sequence: its row in the recurrent states.
     pub slot: u32,
-    /// Sampling parameters of the next token.
+    /// Sampling parameters for the next token.
     pub sample: SampleParams,
     /// Recent tokens, for the repeat penalty.
     pub history: Vec<u32>,
 }
 
 impl SeqSpan {
-    /// The 16 words of this sequence (see [`StepBatch::words`]); its history is appended to `history`, behind those of the
-    /// sequences before it.
+    /// The sequence's 16 words (see [`StepBatch::words`]); its history is appended to `history`.
     fn words(&self, history: &mut Vec<u32>) -> [u32; 16] {
         let (p, at) = (&self.sample, history.len() as u32);
         history.extend_from_slice(&self.history);
@@ -84,13 +83,13 @@ impl SeqSpan {
         ]
     }
 
-    /// True if the sequence begins in this step. Its recurrent states then count as zeros, whatever its row of them holds.
+    /// True if the sequence begins in this step: its recurrent states count as zeros, whatever its slot contains.
     pub fn is_first_chunk(&self) -> bool {
         self.length <= self.count
     }
 }
 
-/// The parameters from which the cosines and sines of one rotary embedding are computed.
+/// One rotary embedding: the frequency of each pair of dimensions, and a factor on cosines and sines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeSpec {
     /// Radians per position of each pair of dimensions.
@@ -99,7 +98,7 @@ pub struct RopeSpec {
     pub factor: f32,
 }
 
-/// The ragged batch of one step. The tokens of a sequence are adjacent rows, in the order of their positions.
+/// The ragged batch of one step. The tokens of a sequence are adjacent rows with ascending positions.
 #[derive(Clone, Debug, Default)]
 pub struct StepBatch {
     /// Token id of each row.
@@ -119,7 +118,7 @@ pub struct StepBatch {
 }
 
 impl StepBatch {
-    /// The values of the symbols: number of tokens, number of sequences, length of the longest sequence.
+    /// The values of the symbols: tokens, sequences, longest context.
     pub fn bind(&self) -> Bind {
         Bind {
             t: self.ids.len() as u64,
@@ -128,8 +127,7 @@ impl StepBatch {
         }
     }
 
-    /// Appends a sequence to the batch: the tokens `ids`, of which the first has position `first_position`. Fills in `start`,
-    /// `count` and `length` of `span`.
+    /// Appends tokens of a sequence to the batch, the first of them at `first_position`, and sets the span's rows and length.
     pub fn push(&mut self, ids: &[u32], first_position: u32, mut span: SeqSpan) {
         span.start = self.ids.len() as u32;
         span.count = ids.len() as u32;
@@ -148,9 +146,9 @@ impl StepBatch {
         for spec in specs {
             let n = spec.inv_freq.len();
             let mut table = vec![0f32; self.positions.len() * 2 * n];
-            // Angles are computed in f64, because a position of 100k would lose four digits in f32. A position is split into a
-            // multiple of 64 and a rest below 64, and the cosine and sine of their sum follow from those of the two by the
-            // addition theorem. So a long prompt needs few sine calls, and a position has the same values in every batch.
+            // Angles are f64, since f32 would lose four digits at positions of 100k. A position is a multiple of 64 plus a
+            // rest below 64, and the sines of the sum follow from those of both: a long prompt needs few sines, and a
+            // position has the same sines in every batch.
             let turns = |p: u32| spec.inv_freq.iter().map(|&f| (p as f64 * f as f64).sin_cos()).collect::<Vec<_>>();
             let mut small: Vec<Vec<(f64, f64)>> = vec![vec![]; 64];
             let mut large = (0, turns(0));
@@ -172,19 +170,18 @@ impl StepBatch {
         }
     }
 
-    /// The batch as an array of 32-bit words, which text kernels read through `codegen/cuda/batch.cuh` and
-    /// `codegen/wgsl/batch.wgsl`:
+    /// The batch in words of 32 bits, as text kernels read it (`codegen/cuda/batch.cuh`, `codegen/wgsl/batch.wgsl`):
     ///
-    /// | word | content |
+    /// | word | contents |
     /// |---|---|
-    /// | 0–3 | T, S, L (of the longest sequence), positions in a page |
-    /// | 4–8 | offsets of: ids `[T]`, positions `[T]`, sequence of each row `[T]`, sequences `[S][16]`, pages `[S][stride]` |
+    /// | 0–3 | T, S, L (the longest), positions in a page |
+    /// | 4–8 | offsets of ids `[T]`, positions `[T]`, sequence of each row `[T]`, sequences `[S][16]`, pages `[S][stride]` |
     /// | 9–12 | stride of the page table; offsets of the rows of logits `[S]` and of the histories; number of rotary tables |
     /// | 16 + i | offset of rotary table i: f32 `[T][2][pairs]` |
     ///
     /// The 16 words of a sequence: start, count, length, slot, first chunk; temperature (f32), top_k, top_p (f32), min_p (f32),
-    /// repeat penalty (f32), seed (low word, high word), top; offset of its history within the histories, and its length; 0.
-    /// There are at most 16 rotary tables. Offsets are in words.
+    /// repeat penalty (f32), seed (low word, high word), top; start of its history within the histories, and its length; 0.
+    /// There are at most 16 rotary tables.
     pub fn words(&self) -> Vec<u32> {
         let stride = self.seqs.iter().map(|s| s.pages.len()).max().unwrap_or(0);
         let bind = self.bind();
@@ -213,7 +210,7 @@ impl StepBatch {
         words
     }
 
-    /// The page of the KV cache that holds a position of a sequence, and the offset of the position in that page.
+    /// The page of the KV cache that holds a position of a sequence, and the offset within the page.
     pub fn cache_slot(&self, seq: usize, position: u32) -> (usize, usize) {
         let page = self.seqs[seq].pages[(position / self.page_len) as usize];
         (page as usize, (position % self.page_len) as usize)

@@ -1,7 +1,7 @@
 //! How CPU kernels see a dispatch: their operands, their work items, and their scratch memory.
 //!
-//! Kernels in other crates call these functions once for each work item or row. The functions are marked `inline`, because a
-//! release build inlines only such functions across crates.
+//! Kernels in other crates call these functions once for each work item or row. They are marked `inline`, since without the
+//! attribute a release build would not inline them across crates.
 
 pub mod call;
 pub mod items;

@@ -1,5 +1,4 @@
-//! The [`Device`] trait: a device owns memory, records the dispatches of a plan, runs recordings and times them. It knows no
-//! op.
+//! The [`Device`] trait: a device owns memory, keeps recordings of dispatches, runs them and times them. It knows no op.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,22 +10,22 @@ use crate::batch::StepBatch;
 use crate::plan::Plan;
 use crate::target::Target;
 
-/// The bytes of a weight, wherever they live: mapped from the file or made at load.
+/// The bytes of a weight: mapped from the model file, or made at load where the device takes another layout.
 pub type WeightData = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// Why a device could not do its work.
+/// Why a device could not do what was asked of it.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     /// The plan has a dispatch without a kernel.
     #[error("dispatch {n} ({name}) has no kernel on {device}: {why}")]
     Gap {
-        /// Dispatch of the plan.
+        /// Index of the dispatch in the plan.
         n: usize,
-        /// Name of the dispatch: the parts of the model that it computes.
+        /// Name of the dispatch: the nodes of the model definition that it computes.
         name: String,
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// The gap's reason.
+        /// Why no kernel serves this dispatch.
         why: &'static str,
     },
     /// An allocation failed.
@@ -34,9 +33,9 @@ pub enum DeviceError {
     Memory {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// Bytes that were asked for.
+        /// Size in bytes.
         asked: u64,
-        /// The use of the memory, in words.
+        /// Which buffer the memory is for.
         what: String,
     },
     /// The device failed during a run or a copy.
@@ -64,11 +63,11 @@ pub enum DeviceError {
     Binding {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// The use of the buffer, in words.
+        /// Which buffer the memory is for.
         what: String,
-        /// Bytes of the buffer.
+        /// Size in bytes.
         asked: u64,
-        /// The most bytes that one binding takes.
+        /// The most bytes that one binding can have.
         most: u64,
     },
     /// The driver was reset: nothing works on this device any more, but the hardware may be opened again.
@@ -84,10 +83,10 @@ pub enum DeviceError {
     EncodeThread {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// The system's message.
+        /// The operating system's message.
         why: String,
     },
-    /// A kernel failed on the device some time before a call noticed the failure: nothing on the device can be used any more.
+    /// A kernel failed on the device. The error is noticed at a later call, and nothing on the device can be used any more.
     #[error("{device} failed: {why}")]
     Lost {
         /// Name of the device, as in plans: `cuda`.
@@ -101,9 +100,9 @@ pub enum DeviceError {
     /// The device has no such submit mode; the sentence says why.
     #[error("{why}")]
     Choice {
-        /// The choice that the device does not offer.
+        /// The choice that the device does not support.
         what: Choice,
-        /// The device's reason, as a sentence.
+        /// Why the device does not support it.
         why: &'static str,
     },
 }
@@ -123,7 +122,7 @@ impl DeviceError {
 /// Submit modes that not every device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Any choice of a submit mode: the device has no submissions and runs each dispatch by itself.
+    /// Any grouping of dispatches into submissions: this device runs each dispatch by itself.
     Submission,
     /// [`Commit::Replay`].
     Replay,
@@ -134,13 +133,13 @@ pub enum Choice {
 /// Time that the host spent encoding and submitting since the device was opened, on the calling thread or the encode thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTime {
-    /// The whole time.
+    /// All of that time.
     pub encode: Duration,
-    /// The part before the first submission of each run, in which the device cannot work on that run yet.
+    /// The time before the first submission of each run, in which the device cannot work on that run yet.
     pub ahead: Duration,
 }
 
-/// Counts of what a device really ran; tests compare them with the plan's ledger.
+/// Counts of what ran on a device since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Dispatches run.
@@ -153,40 +152,40 @@ pub struct Counts {
     pub waits: u64,
 }
 
-/// A recording of a plan, in the form that its device keeps.
+/// The recording of a plan's dispatches, in the form in which its device keeps it: a command buffer, a graph, a list.
 pub struct Recording(pub Box<dyn Any + Send>);
 
-/// Names one submitted run: the caller asks for the run's outputs with it.
+/// Identifies a submitted run, so that its outputs can be asked for later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Number of past submissions whose outputs a device keeps, where it keeps more than those of the last one.
+/// How many submissions' outputs a device keeps, if it keeps more than those of the last one.
 pub const RING: usize = 8;
 
-/// Size in u32 words of the zeroed workspace (`Arg::ZeroedWorkspace`), which every device of text kernels has: its words are
-/// zero between dispatches.
+/// Words of 32 bits in the zeroed workspace (`Arg::ZeroedWorkspace`), which every device of text kernels has.
 pub const ZEROED_WORKSPACE_WORDS: usize = 1 << 20;
 
-/// What a user of a device needs: memory, recordings, runs and their outputs.
+/// A device that runs plans of one kernel language.
 pub trait Device: Send {
     /// Name of the device, as in plans: `cpu`.
     fn name(&self) -> &str;
     /// The kernel language it runs.
     fn target(&self) -> Target;
-    /// Bytes of memory for weights and caches; none where the device does not report it, or where weights stay in the file.
+    /// Bytes of memory for weights and caches; none where the driver does not report them, or where weights stay mapped from
+    /// the file.
     fn memory(&self) -> Option<u64>;
-    /// Takes the weights of a model in the order of their indices; each shard counts as a weight of its own. The iterator makes
-    /// each weight when it is asked for it, so that a device with its own memory can drop a weight as soon as it is copied.
+    /// Takes the weights of a model by index; each shard counts as a weight. The iterator makes every weight when it is
+    /// taken, and a device with its own memory drops the host's bytes as soon as they are copied.
     fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError>;
-    /// Like [`Device::take_weights`], for weights that are in memory already.
+    /// Like [`Device::take_weights`], for weights that exist already.
     fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
         self.take_weights(&mut weights.into_iter())
     }
-    /// Makes zeroed states of the given sizes in bytes.
+    /// Allocates the states (caches and recurrent states), zeroed, of the given sizes in bytes.
     fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError>;
-    /// Starts a recording.
+    /// Starts a recording of dispatches of `plan`.
     fn begin(&mut self, plan: &Arc<Plan>);
-    /// Records a dispatch of the plan.
+    /// Records dispatch `n` of the plan.
     fn encode(&mut self, n: usize) -> Result<(), DeviceError>;
     /// Records a time stamp behind the dispatches that were encoded so far.
     fn stamp(&mut self);
@@ -194,14 +193,14 @@ pub trait Device: Send {
     fn finish(&mut self) -> Recording;
     /// Changes how runs are submitted from now on; an error where the device does not support this mode.
     fn set_submit_mode(&mut self, how: SubmitMode) -> Result<(), DeviceError>;
-    /// Writes the parameters of the batch and submits a recording. When this returns the run may still be under way, and it may
+    /// Writes the parameters of the batch and submits a recording. When this returns the run may be under way still, or may
     /// not even be encoded yet: an error in it is then returned by a later call.
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError>;
     /// The most ticks of one recording that [`Device::submit_many`] puts into one submission: 1 where every run is a submission
     /// of its own.
     fn most_ticks(&self) -> usize;
-    /// Submits several runs of a recording together; each run reads the tokens that the run before it sampled. The batches have
-    /// one shape, and there are at most [`Device::most_ticks`] of them. Returns the tickets in order.
+    /// Submits several runs of a recording at once; each run reads the tokens that the run before it sampled. The batches
+    /// have one shape, and there are at most [`Device::most_ticks`] of them. Returns their tickets in order.
     fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError>;
     /// Waits until every submitted run is done.
     fn wait(&mut self) -> Result<(), DeviceError>;
@@ -210,26 +209,24 @@ pub trait Device: Send {
     fn in_flight(&self) -> usize;
     /// Time stamps of the last run, in seconds from its start, in the order of recording.
     fn stamps(&self) -> &[f64];
-    /// Waits for a run and returns the first `rows` rows of its output `index`, row by row. The run must be one of the last
+    /// Waits for a run and returns the first `rows` rows of one of its outputs. The run must be one of the last
     /// [`Device::in_flight`] submissions.
     fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError>;
     /// Copies a state's bytes out.
     fn read_state(&mut self, index: usize) -> Vec<u8>;
     /// Overwrites a state's bytes.
     fn write_state(&mut self, index: usize, bytes: &[u8]);
-    /// Copies state `from` over state `to`, which has the same size, after the runs submitted so far and before later ones; the
-    /// host does not wait.
+    /// Copies state `from` over state `to` of the same size, ordered among the submitted runs; the host does not wait.
     fn copy_state(&mut self, from: usize, to: usize);
     /// Counts since the device was opened, over all runs that were waited for.
     fn counts(&self) -> Counts;
-    /// Host time of encoding and submitting, over all runs that were waited for; zero where the device has no submissions.
+    /// The host's time for encoding and submitting, over all runs that were waited for; zero where nothing is submitted.
     fn host_time(&self) -> HostTime;
 }
 
-/// What only tests need of a device: finding kernels that write outside of their outputs.
+/// A device that can show tests whether a kernel writes where it must not.
 pub trait TestDevice: Device {
-    /// When on, each run begins with slots full of NaN and guard bytes behind each slot; the CPU also notes the range that each
-    /// worker writes.
+    /// When on, every run starts with slots full of NaN and guard bytes behind each slot, and notes which worker writes where.
     fn set_guards(&mut self, on: bool);
     /// True if all guard bytes are unchanged and no two workers wrote to the same place in one dispatch.
     fn guards_intact(&mut self) -> bool;

@@ -1,8 +1,8 @@
 //! Sizes as expressions in the symbols of a step batch, so that one plan serves every batch of its bucket.
 //!
 //! Symbols: `T` tokens, `S` sequences, `L` context length (cached positions including the tokens of this step).
-//! [`Expr::eval`] computes the value from a [`Bind`]. Arithmetic saturates instead of wrapping, so that the allocation of a
-//! size that does not fit 64 bits fails.
+//! [`Expr::eval`] with a [`Bind`] gives the size. Arithmetic saturates instead of wrapping, so that an allocation of a size
+//! that does not fit 64 bits fails.
 
 use std::fmt;
 use std::ops::{Add, Mul};
@@ -14,14 +14,14 @@ pub struct Bind {
     pub t: u64,
     /// Sequences in the step.
     pub s: u64,
-    /// Positions of a sequence at the end of the step; those of the longest sequence where lengths differ.
+    /// Context length at the end of the step, of the longest sequence.
     pub l: u64,
 }
 
-/// A size: a sum of products of the symbols.
+/// A size as an expression in the symbols.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
-    /// A number.
+    /// A constant.
     Const(u64),
     /// Tokens.
     T,
@@ -29,22 +29,21 @@ pub enum Expr {
     S,
     /// Context length.
     L,
-    /// Cached positions that attention reads, summed over all sequences: `S · min(L, window + T/S - 1)`, or `S · L` without a
-    /// window.
+    /// Cached positions that attention reads, over all sequences: `S · min(L, window + T/S - 1)`.
     Keys(Option<u32>),
-    /// (query, key) pairs that causal attention computes, summed over all sequences. Each of the `T/S` tokens of a sequence
-    /// that ends at `L` sees the positions up to and including its own, or the last `window` of them.
+    /// (query, key) pairs that causal attention visits, over all sequences: for each of the `T/S` tokens of a sequence that
+    /// ends at `L`, the positions up to and including the token's own, at most `window` of them.
     Pairs(Option<u32>),
     /// A sum.
     Sum(Vec<Expr>),
     /// A product.
     Product(Vec<Expr>),
-    /// Division, rounded up.
+    /// Division by a constant, rounded up.
     CeilDiv(Box<Expr>, u64),
 }
 
 impl Expr {
-    /// The value under `b`.
+    /// The value for a batch of `b`; saturating.
     pub fn eval(&self, b: Bind) -> u64 {
         let per_seq = b.t.checked_div(b.s).unwrap_or(0);
         match self {
@@ -72,7 +71,7 @@ impl Expr {
         }
     }
 
-    /// The value, if the expression has no symbols that depend on the batch.
+    /// The value, if the expression is a constant.
     pub fn constant(&self) -> Option<u64> {
         match self {
             Expr::Const(n) => Some(*n),

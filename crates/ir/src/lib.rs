@@ -1,8 +1,9 @@
-//! The crate below all devices, and the only part of the compiler that devices see: signatures of tensors, quantization
-//! formats, the step batch, the launch IR, the plan, and the [`device::Device`] trait. The vector kernels of the CPU ([`simd`])
-//! and the operands of CPU kernels ([`cpu`]) are here too, because the launch IR holds CPU kernels as functions.
+//! The interface between the compiler and the devices: tensors and their signatures, quantization formats, the batch of a
+//! step, the launch IR, the plan, and the [`device::Device`] trait. A device depends on this crate alone. The CPU's vector
+//! kernels ([`simd`]) and the view of memory that CPU kernels have ([`cpu`]) are here too, since the launch IR holds CPU
+//! kernels as functions.
 //!
-//! No module of this crate knows an op.
+//! No module here knows an op.
 
 pub mod batch;
 pub mod commit;

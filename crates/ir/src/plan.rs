@@ -18,14 +18,14 @@ use crate::tensor::Sig;
 mod barriers;
 pub mod text;
 
-/// A place in the graph where a rule matched, but the device has no kernel for the node that the rule would make there.
+/// A site where a rule matched, but the device has no kernel for the op that the rule would make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// Name of the rule.
     pub rule: &'static str,
     /// Name of the node that the rule would have made.
     pub at: String,
-    /// The device's reason, as a sentence.
+    /// Why the device has no kernel for that op.
     pub why: String,
 }
 
@@ -41,32 +41,31 @@ pub struct Rejected {
 /// Where an operand of a dispatch lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufRef {
-    /// A weight, by its index in the model's list, or a shard of one: shards follow one another in that list.
+    /// A weight or a shard of one, by index in the model's list of weights, in which the shards of a weight are adjacent.
     Weight(usize),
     /// A state, by its index in the engine's list.
     State(usize),
     /// A slot of the plan.
     Slot(usize),
-    /// The words of the step batch.
+    /// The words of the step batch ([`crate::batch::StepBatch::words`]).
     Batch,
     /// The last sampled id of each sequence.
     PendingTokens,
-    /// Words that are zero between dispatches.
+    /// The zeroed workspace: words that are zero between dispatches (split-K semaphores and partials).
     ZeroedWorkspace,
 }
 
-/// An operand of a dispatch, apart from where it lies ([`BufRef`]): the cost model reads it to price traffic between dispatches
-/// and to ask which dispatches could be merged.
+/// Identity, signature and size of a dispatch's operand, apart from where it lies in memory. Predictions and the question
+/// whether dispatches could be merged need these.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
     /// Which operand it is.
     pub what: OperandId,
-    /// Shape and type of the value; none for an operand that is no value of the graph.
+    /// Shape and element type; none for scratch.
     pub sig: Option<Sig>,
-    /// Bytes of the operand. They mean nothing for a state, whose signature has zero rows: the dispatch's cost counts its
-    /// traffic.
+    /// Size in bytes. A state's signature has no rows, so its size is zero here; [`Dispatch::cost`] has the bytes it moves.
     pub bytes: Expr,
-    /// True if this dispatch produces the operand; for scratch, if it is the first dispatch that touches the buffer.
+    /// This dispatch makes the value; for scratch: this dispatch is the first to touch it.
     pub is_written: bool,
 }
 
@@ -82,42 +81,42 @@ impl Operand {
 pub enum OperandId {
     /// A value, by its id in the graph that was lowered; each version of a state is a value of its own.
     Value(usize),
-    /// A scratch buffer that the launches of one op share, by its number in the plan.
+    /// Scratch memory that the launches of one op share.
     Scratch(usize),
-    /// The words of the step batch.
+    /// The words of the step batch ([`crate::batch::StepBatch::words`]).
     Batch,
     /// The last sampled id of each sequence.
     PendingTokens,
-    /// Words that are zero between dispatches.
+    /// The zeroed workspace: words that are zero between dispatches (split-K semaphores and partials).
     ZeroedWorkspace,
 }
 
-/// One dispatch of a plan: a kernel launch, a fork–join on the CPU, or a library call.
+/// One entry of a plan: one kernel launch, fork–join on the CPU, or library call.
 #[derive(Clone)]
 pub struct Dispatch {
-    /// The nodes of the model definition that it computes, by their names.
+    /// Name: the nodes of the model definition that it computes.
     pub name: String,
-    /// Name of the op whose lowering made it.
+    /// Name of the op that was lowered to it.
     pub op: &'static str,
-    /// Name of the device it runs on.
+    /// Name of the device that it runs on.
     pub device: String,
     /// Kernel and variant; none for a gap.
     pub kernel: Option<KernelId>,
-    /// Code of the kernel; none for a gap.
+    /// CPU function, kernel text or library call; none for a gap.
     pub code: Option<Code>,
-    /// Where each operand lies, in the order of the kernel's parameters.
+    /// The operands' memory, in the order in which the kernel binds them.
     pub args: Vec<BufRef>,
-    /// What each operand is, in the same order.
+    /// The operands' identities and shapes, in the same order as `args`.
     pub operands: Vec<Operand>,
-    /// Number of work items (CPU), thread blocks (CUDA) or workgroups (WGSL).
+    /// Work items: on a GPU the thread blocks or workgroups, on the CPU the items that workers take.
     pub grid: Expr,
-    /// Fewest work items that a CPU worker takes at a time.
+    /// The fewest items that a CPU worker takes at a time.
     pub grain: usize,
-    /// Bytes that it reads and writes, and its operations.
+    /// Bytes moved and operations computed.
     pub cost: Cost,
-    /// Grid syncs: how often all blocks or workers wait for each other inside the kernel.
+    /// Grid-wide synchronizations inside the kernel.
     pub grid_syncs: u32,
-    /// The reason why the device has no kernel, where this is a gap.
+    /// Why there is no kernel; none where there is one.
     pub gap: Option<&'static str>,
     /// The faster kernels that were considered first, in order of preference, and why each was not taken.
     pub rejected: Arc<[Rejected]>,
@@ -126,25 +125,25 @@ pub struct Dispatch {
 /// The ordered list of dispatches of one step.
 #[derive(Clone)]
 pub struct Plan {
-    /// The buckets, precision and target that it was lowered for.
+    /// The batch shape, precision and target that the plan was lowered for.
     pub ctx: LoweringContext,
-    /// The dispatches, in the order in which they run.
+    /// The dispatches in the order in which they run.
     pub dispatches: Vec<Dispatch>,
-    /// Bytes of each slot.
+    /// Size in bytes of each slot.
     pub slots: Vec<Expr>,
-    /// Slots of the graph's outputs, with the elements in a row of each.
+    /// For each output of the graph its slot and the number of elements in a row.
     pub outputs: Vec<(usize, usize)>,
     /// Rotary tables that the batch must hold.
     pub ropes: Vec<RopeSpec>,
     /// Number of nodes of the graph before any rule fired, by ggml's names of ops.
     pub nodes_by_op: BTreeMap<String, u64>,
-    /// Number of nodes whose activations have zero rows in every batch: such a node moves and computes nothing.
+    /// Nodes that neither compute nor move an element in any batch, such as a reshape.
     pub nodes_empty: u64,
-    /// Rules and how often each fired.
+    /// Each rule's name and how often it fired.
     pub fired: Vec<(&'static str, usize)>,
-    /// Rules refused by the device.
+    /// Sites at which a rule was refused because the device has no kernel.
     pub refused: Vec<Refusal>,
-    /// Bytes of weights held in a second layout beside the file's.
+    /// Bytes of weights that are held in another layout besides the file's.
     pub repacked_bytes: u64,
 }
 
@@ -153,15 +152,15 @@ pub struct Plan {
 pub struct Ledger {
     /// Nodes of the model definition's graph.
     pub nodes: u64,
-    /// Nodes that compute or move elements: all but [`Plan::nodes_empty`].
+    /// Ops that compute or move at least one element.
     pub nodes_nonempty: u64,
-    /// Nodes by ggml's names of ops.
+    /// Ops of the model definition by ggml's op names.
     pub nodes_by_op: BTreeMap<String, u64>,
     /// Dispatches of the plan.
     pub dispatches: u64,
-    /// Dispatches by op.
+    /// Dispatches by the op that they were lowered from.
     pub dispatches_by_op: BTreeMap<String, u64>,
-    /// Grid syncs inside kernels.
+    /// Grid-wide synchronizations inside kernels.
     pub grid_syncs: u64,
     /// Barriers between dispatches ([`Plan::barriers`]).
     pub barriers: u64,
@@ -179,31 +178,31 @@ pub struct Ledger {
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
-    /// Floating-point or integer operations, two per multiply-add.
+    /// Arithmetic operations, two per multiply-add.
     pub flops: u64,
-    /// Bytes of weights held in a second layout beside the file's.
+    /// Bytes of weights that are held in another layout besides the file's.
     pub repacked_bytes: u64,
 }
 
 impl Dispatch {
-    /// The kernel's printed name; empty where there is none.
+    /// The printed name of the kernel; empty for a gap.
     pub fn kernel_name(&self) -> String {
         self.kernel.as_ref().map_or_else(String::new, KernelId::to_string)
     }
 
-    /// True if the kernel's name within its op is `name`.
+    /// True if the dispatch runs the kernel of this name.
     pub fn runs(&self, name: &str) -> bool {
         self.kernel.as_ref().is_some_and(|k| k.name == name)
     }
 }
 
 impl Plan {
-    /// The counts of a run in one submission ([`Commit::Tick`]), with sizes for the batch `bind`.
+    /// The counts of a run that is one submission, with the sizes of a batch of `bind`.
     pub fn ledger(&self, bind: Bind) -> Ledger {
         self.ledger_by(bind, Commit::Tick)
     }
 
-    /// The counts of a run whose dispatches are submitted by the policy `commit`, with sizes for the batch `bind`.
+    /// The counts of a run whose dispatches are submitted by this policy, with the sizes of a batch of `bind`.
     pub fn ledger_by(&self, bind: Bind, commit: Commit) -> Ledger {
         let nodes: u64 = self.nodes_by_op.values().sum();
         let mut l = Ledger {
@@ -229,7 +228,7 @@ impl Plan {
         l
     }
 
-    /// True if the dispatch's code is of the plan's target. A gap counts as on the device, since it runs nowhere else.
+    /// True if the dispatch's code is of the plan's target. A gap counts as on the device: it runs nowhere else.
     fn is_on_device(&self, d: &Dispatch) -> bool {
         match (&d.code, self.ctx.target) {
             (None, _) => true,
@@ -239,12 +238,12 @@ impl Plan {
         }
     }
 
-    /// Dispatches without a kernel, with their numbers: a plan that has any cannot run.
+    /// Dispatches without a kernel, with their indices. A plan that has any cannot run.
     pub fn gaps(&self) -> impl Iterator<Item = (usize, &Dispatch)> {
         self.dispatches.iter().enumerate().filter(|(_, d)| d.gap.is_some())
     }
 
-    /// Bytes of each slot for the batch `bind`.
+    /// Size in bytes of each slot for a batch of `bind`.
     pub fn slot_bytes(&self, bind: Bind) -> Vec<u64> {
         self.slots.iter().map(|e| e.eval(bind)).collect()
     }

@@ -1,19 +1,16 @@
 //! Vector kernels of the CPU, one table of functions for each instruction set.
 //!
-//! [`simd`] returns a [`Simd`] only where the processor has the instructions that its functions use. The functions themselves
-//! are safe: each first checks the lengths of its slices, and then works with pointers.
+//! [`simd`] returns a [`Simd`] only if the processor supports the instructions of its functions. The functions
+//! themselves are safe, since each checks the lengths of its slices first. This module and the memory-map readers are the
+//! only places with `unsafe`.
 //!
-//! Kernels of matrix products know two contracts:
-//!
-//! - Quantized weights in tiles of 16 rows ([`crate::formats::tile`]) times int8 activations ([`q8`]). The integer sums of each
-//! scale   group are exact and equal on every instruction set. Scales are of either kind
-//! ([`crate::formats::block::ScaleKind`]).
-//! - Float weights (F32, F16, BF16) times f32 activations, accumulated in f32.
-//!
-//! Code that all instruction sets share is written once: over a small vector type ([`lanes`]), or as plain loops that the
-//! compiler vectorises for each set ([`map`]).
+//! There are two kinds of matrix product. Quantized weights in tiles ([`crate::formats::tile`]) are multiplied with
+//! activations quantized to int8 ([`q8`]): the integer sums of each scale group are exact and equal on every instruction
+//! set, and scales may be of either [`crate::formats::block::ScaleKind`]. Float weights (F32, F16, BF16) are multiplied with
+//! f32 activations and accumulated in f32. Code that is the same on all instruction sets is written once, over a small
+//! vector type ([`lanes`]) or as loops that the compiler vectorizes for each set ([`map`]).
 
-// Kernels walk several arrays in step, for which an index is plainer than nested zips.
+// Kernels walk several arrays in lockstep, which an index expresses more plainly than nested zips.
 #![allow(clippy::needless_range_loop)]
 
 mod floats;
@@ -45,7 +42,7 @@ pub use q8::{Q8Rows, q8_row_bytes};
 /// The instruction sets that have their own tables of kernels, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// Only the instructions that the compilation target guarantees; runs on every processor.
+    /// Only the instructions that the compilation target guarantees: runs on every processor.
     Portable,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
@@ -54,7 +51,7 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// Name as users write it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -63,12 +60,12 @@ impl Isa {
         }
     }
 
-    /// The strongest set this processor has.
+    /// The strongest instruction set that this processor supports.
     pub fn detect() -> Isa {
         Isa::available().last().copied().unwrap_or(Isa::Portable)
     }
 
-    /// All sets this processor has, weakest first; [`Isa::Portable`] is always there.
+    /// All instruction sets that this processor supports, weakest first; [`Isa::Portable`] is always among them.
     pub fn available() -> &'static [Isa] {
         const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
         let count = if !has_avx2() {
@@ -109,7 +106,7 @@ fn has_avx512() -> bool {
 }
 
 impl Simd {
-    /// Name of the instruction set as users write it.
+    /// Name of the instruction set on the command line.
     pub fn name(&self) -> &'static str {
         self.isa.name()
     }
@@ -125,20 +122,20 @@ pub type Scores = fn(FloatKind, &[u8], usize, usize, &[f32], f32, &mut [f32]);
 pub type Mix1 = fn(FloatKind, &[u8], usize, usize, &[f32], &mut [f32]);
 /// Root-mean-square norm of a row; see [`Simd::rms_norm`].
 pub type RmsNorm = fn(&[f32], Option<&[f32]>, f32, &mut [f32]);
-/// A map in place.
+/// An elementwise function, in place.
 pub type Map = fn(&mut [f32]);
-/// A map of two inputs.
+/// An elementwise function of two inputs: `(a, b, out)`.
 pub type Zip = fn(&[f32], &[f32], &mut [f32]);
 
-/// The kernels of one instruction set. Every kernel panics with a message where the lengths of its slices do not fit together.
+/// The kernels of one instruction set. All of them panic, with a message, if the lengths of their slices do not match.
 pub struct Simd {
     /// The instruction set.
     pub isa: Isa,
-    /// `quantize_q8(x, out)`: quantizes one row of activations to int8, in the layout of [`q8`]. `x.len()` is a multiple of 32,
-    /// `out` is [`q8_row_bytes`] long. The bits are the same on every instruction set.
+    /// `quantize_q8(x, out)`: activation quantization of one row to int8 in the layout of [`q8`]. `x.len()` is a multiple of
+    /// 32, `out` is [`q8_row_bytes`] long. The result is bitwise the same on every instruction set.
     pub quantize_q8: QuantizeQ8,
-    /// `dot_tile(layout, tile, acts, n, out)`: `out[t][r]` = row `r` of the tile · token `t`, for `n` quantized rows
-    /// of activations that follow each other in `acts` ([`q8_row_bytes`] apart). Overwrites `out[..n]`.
+    /// `dot_tile(layout, tile, acts, n, out)`: `out[t][r]` = row `r` of the tile · token `t`, for the `n` quantized rows
+    /// in `acts`, which are [`q8_row_bytes`] apart. Overwrites `out[..n]`.
     pub dot_tile: DotTile,
     /// `dot_rows(operands, out, out_stride)`: `out[t * out_stride + r]` = row `r` · token `t`, in f32.
     pub dot_rows: fn(&DotRows, &mut [f32], usize),
@@ -148,15 +145,15 @@ pub struct Simd {
     pub scores: Scores,
     /// `mix1(kind, v_rows, n, dim, p, out)`: `out[j] += sum_i p[i] * v[i][j]` for `n` packed rows of `dim`.
     pub mix1: Mix1,
-    /// `transpose(kind, rows, n, dim, out, out_stride)`: `out[j * out_stride + i] = rows[i][j]`, converted to f32.
-    /// Attention transposes keys, so that [`Simd::mix`] can compute the scores of many queries.
+    /// `transpose(kind, rows, n, dim, out, out_stride)`: `out[j * out_stride + i] = rows[i][j]`, converted to f32:
+    /// transposed keys, with which [`Simd::mix`] computes the attention scores of many queries.
     pub transpose: fn(FloatKind, &[u8], usize, usize, &mut [f32], usize),
     /// `rms_norm(x, weight, eps, out)`: `x / sqrt(mean(x^2) + eps)`, times `weight` if there is one.
     pub rms_norm: RmsNorm,
-    /// `softmax_exp(x, max)`: `x = exp(x - max)` in place, returns the sum. `max` is the largest of `x`; with
-    /// `max = -inf` (all positions are masked) every element becomes 0.
+    /// `softmax_exp(x, max)`: `x = exp(x - max)` in place, returns the sum. `max` is the largest element of `x`; with
+    /// `max = -inf` (all masked) every element becomes 0.
     pub softmax_exp: fn(&mut [f32], f32) -> f32,
-    /// The largest element of `x`, `-inf` if `x` is empty. NaN is ignored.
+    /// Largest element of `x`, `-inf` if empty. NaNs are ignored.
     pub max: fn(&[f32]) -> f32,
     /// `silu_mul(g, u, out)`: `out = silu(g) * u`.
     pub silu_mul: Zip,
@@ -178,11 +175,11 @@ pub struct Simd {
     pub sigmoid: Map,
     /// Hyperbolic tangent in place.
     pub tanh: Map,
-    /// Converts f32 to f16, rounded to nearest, ties to even.
+    /// Rounds f32 to f16, ties to even.
     pub f32_to_f16: fn(&[f32], &mut [u16]),
     /// Converts f16 to f32, exactly.
     pub f16_to_f32: fn(&[u16], &mut [f32]),
-    /// Converts bf16 to f32, exactly.
+    /// Converts bfloat16 to f32, exactly.
     pub bf16_to_f32: fn(&[u16], &mut [f32]),
 }
 
@@ -203,9 +200,9 @@ pub fn simd(isa: Isa) -> &'static Simd {
     }
 }
 
-/// Makes the table of one instruction set: every generic kernel is compiled for it. `$features` are the attributes that allow
-/// the compiler these instructions, `$lanes` is the vector type, `$tile` and `$quantize` are the modules with the integer
-/// kernels.
+/// Makes one table: every generic kernel compiled for one instruction set. `$features` are the attributes with the
+/// target features that the compiler may use; `$lanes` is the vector type; `$tile` and `$quantize` are the modules with
+/// the integer kernels.
 macro_rules! simd_table {
     ($module:ident, $isa:expr, $lanes:ty, $tile:ident, $quantize:ident, $features:tt) => {
         mod $module {
@@ -244,7 +241,7 @@ macro_rules! simd_table {
     ($isa:expr, $features:tt,
         $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {
         $(simd_table!(@entry $features $name($($arg: $ty),*) $(-> $ret)? = $body);)*
-        /// Only [`simd`] returns it, after it has detected the instruction set.
+        /// Only [`simd`] returns this table, after it has detected the features.
         pub(super) static TABLE: Simd = Simd { isa: $isa, $($name),* };
     };
     (@entry [$($features:meta),*] $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr) => {

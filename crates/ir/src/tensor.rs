@@ -1,4 +1,4 @@
-//! Signatures of tensors: rows, width, element type, and the kind of memory that holds them.
+//! Signatures of tensors: rows, width, element type, and the role that decides where a tensor's memory lies.
 
 use crate::expr::Expr;
 use crate::formats::DType;
@@ -12,7 +12,7 @@ pub struct Sig {
     pub rows: Expr,
     /// Elements in a row.
     pub width: usize,
-    /// How the elements are stored.
+    /// Type or quantization format of the elements.
     pub dtype: DType,
     /// Weight, state or activation.
     pub role: Role,
@@ -23,29 +23,29 @@ pub struct Sig {
 pub enum Role {
     /// Read-only, from the model file.
     Weight(Layout),
-    /// A KV cache, which the engine keeps from step to step.
+    /// A paged KV cache, which the engine keeps from step to step.
     State(Cache),
-    /// A recurrent state, which the engine keeps from step to step: one row of `width` f32 for each sequence,
-    /// `[recurrent slot][width]`. A sequence that begins in a step reads its row as zeros.
+    /// A recurrent state, which the engine keeps from step to step: `[recurrent slot][width]` in f32, one slot for each
+    /// sequence. In its first chunk a sequence reads it as zeros.
     Recurrent,
-    /// An activation: made and read within a step, in a slot of the plan.
+    /// An activation, made and read within a step: its memory is a slot.
     Slot,
-    /// Like `Slot`, in 16 bits (f16 or bf16) and in MMA fragment layout, for the one matmul that reads it. Each tile of eight
-    /// rows ×
-    /// 128 columns is 2 KB: 16-byte vectors `[4 groups of eight columns][8 rows][4 blocks of 32 columns]`, with the eight
-    /// elements of a vector as the pairs (0, 4), (1, 5), (2, 6), (3, 7). Rows are padded to a multiple of eight with undefined
-    /// contents, and columns to a multiple of 128.
+    /// An activation in a slot, in 16 bits (f16 or bf16) and in the MMA fragment layout of the one matmul that reads it.
+    /// Each block of eight rows × 128 columns is 2 KB of 16-byte vectors
+    /// `[4 groups of eight columns][8 rows][4 blocks of 32 columns]`; the eight elements of a vector are ordered as the pairs
+    /// (0, 4), (1, 5), (2, 6), (3, 7). Rows are padded to a multiple of eight, with undefined contents, and columns to a
+    /// multiple of 128.
     MmaFragment,
 }
 
-/// How a weight lies in memory. Each weight has one layout on a device, which all plans share.
+/// Memory layout of a weight. A weight has one layout on a device, which all plans share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// As in the model file.
+    /// The layout of the model file.
     Stored,
     /// Tiles of 16 interleaved rows (`formats::tile`).
     Tile16,
-    /// All quants of the matrix together, then all scales, then all mins (`formats::planes`).
+    /// Quants, scales and mins in separate planes (`formats::planes`).
     Planes,
 }
 
@@ -58,10 +58,10 @@ pub struct Cache {
     pub dim: usize,
 }
 
-/// Rows and columns of a tile of the MMA fragment layout; an activation in that layout is padded to whole tiles.
+/// Rows and columns to whose multiples an activation in MMA fragment layout is padded.
 const FRAGMENT: (u64, usize) = (8, 128);
 
-/// The rows of each shard of a weight are a multiple of this, except those of the last shard.
+/// Every shard of a weight but the last has a multiple of this many rows.
 pub const SHARD_ROWS: u64 = 16;
 
 impl Sig {
@@ -80,23 +80,22 @@ impl Sig {
         Sig { rows: rows.into(), width, dtype, role: Role::Weight(Layout::Stored) }
     }
 
-    /// A KV cache. The signature has no rows, because the engine chooses the number of pages.
+    /// A KV cache. `rows` is 0: the engine chooses the number of pages.
     pub fn state(cache: Cache, dtype: DType) -> Sig {
         Sig { rows: Expr::Const(0), width: cache.heads * cache.dim, dtype, role: Role::State(cache) }
     }
 
-    /// A recurrent state of `width` elements for each sequence. The signature has no rows, because the engine chooses the
-    /// number of recurrent slots.
+    /// A recurrent state of `width` elements for each sequence. `rows` is 0: the engine chooses the number of recurrent slots.
     pub fn recurrent(width: usize) -> Sig {
         Sig { rows: Expr::Const(0), width, dtype: DType::F32, role: Role::Recurrent }
     }
 
-    /// Bytes of one row, in the stored layout.
+    /// Bytes of one row in the stored layout.
     pub fn row_bytes(&self) -> usize {
         self.dtype.row_bytes(self.width).unwrap_or(self.width * 4)
     }
 
-    /// Bytes of the whole value in its layout; 0 for a state, whose signature has no rows.
+    /// Bytes of the whole tensor in its layout, padding included.
     pub fn bytes(&self) -> Expr {
         match (self.role, self.rows.constant()) {
             (Role::Weight(Layout::Tile16), Some(rows)) => match tile_layout(self.dtype, self.width) {
@@ -116,8 +115,8 @@ impl Sig {
         }
     }
 
-    /// Cuts a weight into shards of at most `limit` bytes. A shard is a range of rows with a layout of its own; all shards but
-    /// the last have equally many rows. The weight stays whole where it fits, or where not even [`SHARD_ROWS`] rows fit.
+    /// Cuts a weight into shards of at most `limit` bytes: ranges of rows, of equal length except the last, each with a layout
+    /// of its own. Returns the whole weight where it fits, or where not even [`SHARD_ROWS`] rows fit.
     pub fn shards(&self, limit: u64) -> Vec<Sig> {
         let part = |rows: u64| Sig { rows: rows.into(), ..self.clone() };
         let fits = |rows: u64| part(rows).bytes().constant().is_none_or(|bytes| bytes <= limit);
@@ -137,7 +136,7 @@ impl Sig {
         matches!(self.role, Role::Weight(_))
     }
 
-    /// The layout, if this is a weight.
+    /// The layout of a weight; [`Layout::Stored`] for other values.
     pub fn layout(&self) -> Layout {
         match self.role {
             Role::Weight(l) => l,
@@ -150,12 +149,12 @@ impl Sig {
         self.role == Role::MmaFragment
     }
 
-    /// True for a KV cache or a recurrent state: the engine owns its memory, and each write makes a new version of the value.
+    /// True for a KV cache or a recurrent state. The engine owns its memory; in a graph, a write makes a new version of it.
     pub fn is_state(&self) -> bool {
         matches!(self.role, Role::State(_) | Role::Recurrent)
     }
 
-    /// The cache's shape, if this is a cache.
+    /// The shape of a KV cache; none for other values.
     pub fn cache(&self) -> Option<Cache> {
         match self.role {
             Role::State(c) => Some(c),
@@ -164,7 +163,7 @@ impl Sig {
     }
 }
 
-/// The row-interleaved layout of a weight with rows of `k` elements, if its format has one.
+/// The row-interleaved layout of a weight with rows of `k` elements; none where the format has no such layout.
 pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
     TileLayout::new(dtype.spec()?, k)
 }
@@ -175,12 +174,11 @@ pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
 pub struct ShapeError {
     /// Name of the op.
     pub op: &'static str,
-    /// Which inputs do not fit, and how.
+    /// Which dimensions or types do not fit.
     pub why: String,
 }
 
-/// A strided view of every row: from each group of `group` elements it takes the `len` elements from `start` on, and puts these
-/// one after the other.
+/// A strided view of every row: `len` elements from `start` on of every group of `group` elements, concatenated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// Elements in a group.
@@ -195,7 +193,7 @@ impl Slice {
     /// Name of the op that copies such a view, for errors.
     pub const OP: &'static str = "slice";
 
-    /// The signature of this view of `x` as a value of its own: `[rows, width / group · len]`.
+    /// The signature of this view of `x` if it is copied: `[rows, width / group · len]`.
     pub fn of(&self, x: &Sig) -> Result<Sig, ShapeError> {
         let Slice { group, start, len } = *self;
         let inside = start.checked_add(len).is_some_and(|end| end <= group);
@@ -206,13 +204,13 @@ impl Slice {
         Ok(Sig::slot(x.rows.clone(), x.width / group * len))
     }
 
-    /// The column in the whole row of element `i` of the view's row.
+    /// The column of the whole row at which element `i` of the view lies.
     pub fn at(&self, i: usize) -> usize {
         i / self.len * self.group + self.start + i % self.len
     }
 
-    /// The signature of the input of an op that reads `x` through a view in place, without a copy; without a view that is `x`
-    /// itself. The op needs each `dim` elements (a head) to be adjacent, so `len` must be a multiple of `dim`.
+    /// The signature that an op sees if it reads `x` through `view` in place, or the whole of `x` where there is no view. The
+    /// op needs runs of `dim` adjacent elements, so `len` must be a multiple of `dim`.
     pub fn seen(view: &Option<Slice>, x: &Sig, dim: usize) -> Result<Sig, ShapeError> {
         let Some(view) = view else { return Ok(x.clone()) };
         if dim == 0 || !view.len.is_multiple_of(dim) {
@@ -222,7 +220,7 @@ impl Slice {
         view.of(x)
     }
 
-    /// The column in the whole row of element `i` that an op reads, with or without a view.
+    /// The column at which element `i` lies, for an op that reads the row through `view` or, without one, whole.
     pub fn place(view: &Option<Slice>, i: usize) -> usize {
         view.as_ref().map_or(i, |view| view.at(i))
     }
@@ -257,7 +255,7 @@ mod tests {
                 assert_eq!(rows.iter().sum::<u64>(), 1000);
                 assert!(rows.windows(2).all(|w| w[0] % SHARD_ROWS == 0 && w[0] >= w[1]), "{rows:?}");
             }
-            // Not even the smallest shard fits, so the weight stays whole and the device reports that it does not fit.
+            // Not even 16 rows fit: the weight stays whole, and the device refuses it with an error.
             assert_eq!(sig.shards(1000), vec![sig]);
         }
     }

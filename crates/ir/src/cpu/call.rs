@@ -1,6 +1,6 @@
-//! The argument of a CPU kernel: operands, batch and work items.
+//! The argument of a CPU kernel.
 //!
-//! The `unsafe` code here is sound by the rule at the top of [`crate::cpu::memory`].
+//! The rule that makes its `unsafe` sound is at the top of [`crate::cpu::memory`].
 
 use std::ops::Range;
 
@@ -10,21 +10,21 @@ use crate::cpu::memory::{Claims, RawBuf};
 use crate::expr::Bind;
 use crate::simd::Simd;
 
-/// The argument with which each worker of a dispatch calls the kernel.
+/// The argument of a CPU kernel: one for each worker of a dispatch.
 pub struct CpuCall<'a> {
     /// Operands, in the order of `Launch::args`.
     pub args: &'a [RawBuf],
     /// The step batch.
     pub batch: &'a StepBatch,
-    /// Values of the symbols.
+    /// Values of the symbols `T`, `S` and `L` for this batch.
     pub bind: Bind,
-    /// The work items that no worker has taken yet.
+    /// The dispatch's work items, from which workers take ranges.
     pub items: &'a Items,
-    /// Vector kernels of this processor.
+    /// Vector kernels of the chosen instruction set.
     pub simd: &'static Simd,
-    /// Number of this worker in the thread pool.
+    /// Index of this worker.
     pub worker: usize,
-    /// In tests, the list in which the ranges that workers write are noted.
+    /// In tests, a record of the ranges that workers write.
     pub claims: Option<&'a Claims>,
 }
 
@@ -43,7 +43,7 @@ impl CpuCall<'_> {
         bytemuck::cast_slice(self.bytes(arg))
     }
 
-    /// A range of the bytes of an operand. States are read in this way, since other workers may write other ranges of them.
+    /// A range of an operand's bytes. For states, which are read where no other worker writes.
     #[inline]
     pub fn bytes_at(&self, arg: usize, range: Range<usize>) -> &[u8] {
         let b = self.args[arg].slice(range.start, range.end.saturating_sub(range.start));
@@ -51,7 +51,7 @@ impl CpuCall<'_> {
         unsafe { std::slice::from_raw_parts(b.ptr, b.len) }
     }
 
-    /// A range of the bytes of an output, to write: it must belong to the caller's work item.
+    /// A mutable range of an output's bytes, which belongs to the caller's work item alone.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub fn write_bytes(&self, arg: usize, range: Range<usize>) -> &mut [u8] {
@@ -63,7 +63,7 @@ impl CpuCall<'_> {
         unsafe { std::slice::from_raw_parts_mut(b.ptr, b.len) }
     }
 
-    /// A range of the elements of an f32 output, to write: it must belong to the caller's work item.
+    /// A mutable range of an f32 output's elements, which belongs to the caller's work item alone.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub fn write(&self, arg: usize, range: Range<usize>) -> &mut [f32] {

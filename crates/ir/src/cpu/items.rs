@@ -1,9 +1,9 @@
-//! Work items of a dispatch, which the workers of the thread pool take in ranges.
+//! The work items of a dispatch, which the workers of the thread pool take in ranges.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// The work items of one dispatch, with an atomic counter from which workers take ranges.
+/// The work items of a dispatch; a shared counter gives each range to one worker.
 pub struct Items {
     next: AtomicUsize,
     total: usize,
@@ -17,14 +17,14 @@ impl Items {
         Items { next: AtomicUsize::new(0), total, chunk: Items::chunk(total, grain, workers) }
     }
 
-    /// Number of items in a range: at least `grain`, and so many that there are about eight ranges for each worker. If the
-    /// system then stops a worker for a moment, the others wait for an eighth of its share, not for all of it.
+    /// Items in a range: at least `grain`, else so many that there are about eight ranges for each worker. If the operating
+    /// system preempts a worker, the others then wait for an eighth of its share rather than for all of it.
     #[inline]
     pub fn chunk(total: usize, grain: usize, workers: usize) -> usize {
         total.div_ceil(workers.max(1) * 8).max(grain).max(1)
     }
 
-    /// Takes the next range; none if no items are left.
+    /// The next range; none if all items are taken.
     #[inline]
     pub fn take(&self) -> Option<Range<usize>> {
         if self.next.load(Ordering::Relaxed) >= self.total {

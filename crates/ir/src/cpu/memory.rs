@@ -1,19 +1,19 @@
-//! Buffers as CPU kernels see them: shared memory that several workers write at disjoint places.
+//! The view of memory that CPU kernels have: shared buffers that several workers write at disjoint places.
 //!
-//! Besides the SIMD kernels, only this module and `cpu::call` need `unsafe` in this crate: the workers of a dispatch write
-//! different rows or columns of the same output at the same time, and no safe Rust type expresses that without a lock. The code
-//! is sound by this rule: **a kernel takes mutable ranges only of outputs and scratch slots, only for the work item that it has
-//! taken, and the ranges of different work items never overlap**. The compiler of plans never gives an output the memory of
-//! another operand of the same dispatch.
+//! Besides the SIMD kernels, this module and `cpu::call` are the only ones of the crate that need `unsafe`: the workers of a
+//! dispatch write different rows or columns of the same output at the same time, which no safe Rust type expresses without a
+//! lock. The rule that makes it sound: **a kernel takes mutable ranges only of outputs and scratch slots, only for the work
+//! items that it took, and the ranges of different work items never overlap**; the planner never gives an output the memory
+//! of another operand of the same dispatch.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Alignment of every buffer in bytes: that of a cache line, and of the widest vector.
+/// Alignment of every buffer in bytes: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
 
-/// Zeroed bytes that start on a cache line. The memory is allocated with the alignment of a word only, and the first bytes up
-/// to a cache line stay unused: so the system can provide zeroed pages when they are first touched, whereas an allocator that
-/// must align further writes the zeros itself.
+/// Zeroed bytes that start on a cache line. The allocation asks only for the alignment of a word, because the allocator then
+/// takes zeroed pages from the operating system, which are committed when they are first touched; for a larger alignment it
+/// would fill the memory itself. The bytes before the first cache line are left unused.
 #[derive(Default)]
 pub struct AlignedBytes {
     words: Vec<u64>,
@@ -22,7 +22,7 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// `len` zero bytes; none if the system does not have so much memory.
+    /// `len` zero bytes; none if the system does not have that much memory.
     #[inline]
     pub fn try_zeroed(len: usize) -> Option<AlignedBytes> {
         let words = len.checked_add(ALIGN)?.div_ceil(size_of::<u64>());
@@ -31,13 +31,13 @@ impl AlignedBytes {
         Some(AlignedBytes { words, start, len })
     }
 
-    /// `len` zero bytes. Panics if the system does not have so much memory, so it is only for sizes that no input decides.
+    /// `len` zero bytes. Panics if the system does not have that much memory, so `len` must not come from a file or a user.
     #[inline]
     pub fn zeroed(len: usize) -> AlignedBytes {
         AlignedBytes::try_zeroed(len).unwrap_or_else(|| panic!("no memory for {len} bytes"))
     }
 
-    /// A copy.
+    /// An aligned copy of `bytes`.
     #[inline]
     pub fn copy_of(bytes: &[u8]) -> AlignedBytes {
         let mut new = AlignedBytes::zeroed(bytes.len());
@@ -45,7 +45,7 @@ impl AlignedBytes {
         new
     }
 
-    /// Address and length, as an operand of a dispatch.
+    /// Address and length, as operand of a dispatch.
     #[inline]
     pub fn raw(&mut self) -> RawBuf {
         let bytes = self.as_mut();
@@ -85,7 +85,7 @@ impl RawBuf {
         RawBuf { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }
     }
 
-    /// The range of `len` bytes from byte `start` of this buffer on. Panics if the range does not lie inside the buffer.
+    /// A range of this buffer. Panics if it does not lie inside.
     #[inline]
     pub fn slice(self, start: usize, len: usize) -> RawBuf {
         assert!(start <= self.len && len <= self.len - start, "a slot lies outside the arena");
@@ -93,20 +93,21 @@ impl RawBuf {
         RawBuf { ptr: unsafe { self.ptr.add(start) }, len }
     }
 
-    /// Bytes of the buffer.
+    /// Length in bytes.
     #[inline]
     pub fn len(self) -> usize {
         self.len
     }
 
-    /// True if the buffer has no bytes.
+    /// True if the length is zero.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 }
 
-/// The ranges that workers wrote in a dispatch, with which tests check the rule at the top of this module.
+/// The ranges (start, end, worker) that workers wrote in a dispatch, with which tests check the rule at the top of this
+/// module.
 #[derive(Default)]
 pub struct Claims(Mutex<Vec<(usize, usize, usize)>>);
 
@@ -117,12 +118,12 @@ impl Claims {
         claims.push((buf.ptr as usize, buf.ptr as usize + buf.len, worker));
     }
 
-    /// Removes all ranges; false if two workers took mutable ranges that overlap.
+    /// Clears the record. Returns false if two workers took mutable ranges that overlap.
     #[inline]
     pub fn disjoint(&self) -> bool {
         let mut claims = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         claims.sort_unstable();
-        // In the order of their starts, a range overlaps an earlier one if it starts below the furthest end of another worker.
+        // For each worker the furthest end so far: a later range that starts below another worker's end overlaps.
         let mut ends: Vec<usize> = vec![];
         claims.iter().filter(|(start, end, _)| start < end).all(|&(start, end, worker)| {
             if ends.len() <= worker {

@@ -2,14 +2,14 @@
 
 use crate::cpu::memory::{ALIGN, AlignedBytes};
 
-/// Scratch memory of one worker, which is kept between dispatches and grows when a kernel needs more.
+/// Scratch memory of one worker, which is kept between dispatches.
 #[derive(Default)]
 pub struct Scratch {
     memory: AlignedBytes,
 }
 
 impl Scratch {
-    /// `N` buffers of the given sizes in bytes, each aligned to a cache line. Their contents are undefined.
+    /// `N` buffers of the given sizes in bytes, each aligned to a cache line. Their contents are arbitrary.
     #[inline]
     pub fn split<const N: usize>(&mut self, bytes: [usize; N]) -> [&mut [u8]; N] {
         let total: usize = bytes.iter().map(|b| b.next_multiple_of(ALIGN)).sum();
@@ -24,7 +24,7 @@ impl Scratch {
         })
     }
 
-    /// Like [`Scratch::split`], for buffers of f32 with the given lengths in elements.
+    /// `N` buffers of the given lengths in f32.
     #[inline]
     pub fn split_f32<const N: usize>(&mut self, lens: [usize; N]) -> [&mut [f32]; N] {
         self.split(lens.map(|n| n * 4)).map(bytemuck::cast_slice_mut)

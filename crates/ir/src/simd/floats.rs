@@ -1,18 +1,17 @@
-//! Float kernels, written once for all instruction sets: weight rows times the activations of tokens, attention scores,
-//! weighted sums of rows.
+//! Float kernels, written once for all instruction sets: matrix products, attention scores, weighted sums of rows.
 //!
-//! Every function first checks the lengths of its slices and then works with pointers inside them.
+//! Every function checks the lengths of its slices, then works with pointers inside them.
 
 use super::lanes::Lanes;
 
-/// The type in which floats are stored, little-endian.
+/// Storage type of floats, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FloatKind {
     /// IEEE single precision.
     F32,
     /// IEEE half precision.
     F16,
-    /// The upper 16 bits of an f32.
+    /// bfloat16: the upper half of an f32.
     Bf16,
 }
 
@@ -26,18 +25,18 @@ impl FloatKind {
     }
 }
 
-/// The operands of [`Simd::dot_rows`].
+/// Operands of [`Simd::dot_rows`].
 #[derive(Clone, Copy, Debug)]
 pub struct DotRows<'a> {
-    /// How the weights are stored.
+    /// Storage type of the weights.
     pub kind: FloatKind,
-    /// The weights: `n_rows` rows of `k` elements, `row_bytes` apart; they need no alignment.
+    /// The weights: `n_rows` rows of `k` elements, `row_bytes` apart; no alignment is needed.
     pub rows: &'a [u8],
-    /// Bytes from one row to the next, at least those of `k` elements; any number where there is one row.
+    /// Bytes from one row to the next, at least the bytes of `k` elements (arbitrary for a single row).
     pub row_bytes: usize,
     /// Rows of weights.
     pub n_rows: usize,
-    /// Elements in a row.
+    /// Elements in a row of weights and of activations.
     pub k: usize,
     /// The activations: `n_tokens` rows of `k` elements, `act_stride` apart.
     pub acts: &'a [f32],
@@ -66,16 +65,16 @@ pub struct Mix<'a> {
     pub d: usize,
 }
 
-/// A stored element type as a Rust type, so that each kernel is compiled for every one of them.
+/// A storage type as a Rust type, so that each kernel is compiled for it.
 ///
 /// # Safety (all functions)
-/// As for [`Lanes`]: `p` is valid for reads of the elements that the function names.
+/// As for [`Lanes`]: `p` is valid for `L::N` or `n` elements.
 trait Elem {
     /// Bytes of an element.
     const BYTES: usize;
-    /// Loads `L::N` elements, converted to f32.
+    /// Loads `L::N` elements and converts them to f32.
     unsafe fn load<L: Lanes>(p: *const u8) -> L::V;
-    /// Loads `n < L::N` elements, converted to f32; the other lanes are 0.
+    /// Loads `n < L::N` elements and converts them to f32; the other lanes are 0.
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V;
 }
 
@@ -83,12 +82,12 @@ struct F32;
 struct F16;
 struct Bf16;
 
-/// Loads `n ≤ 16` elements of two bytes; the rest is 0.
+/// Copies `n ≤ 16` elements of two bytes; the rest is 0.
 #[inline(always)]
 unsafe fn part16(p: *const u8, n: usize) -> [u16; 16] {
     let mut part = [0u16; 16];
     for (i, out) in part.iter_mut().enumerate().take(n) {
-        // SAFETY: `i < n`, and `p` is valid for reads of `n` elements.
+        // SAFETY: `i < n`, and `p` is valid for `n` elements.
         *out = unsafe { p.cast::<u16>().add(i).read_unaligned() };
     }
     part
@@ -98,12 +97,12 @@ impl Elem for F32 {
     const BYTES: usize = 4;
     #[inline(always)]
     unsafe fn load<L: Lanes>(p: *const u8) -> L::V {
-        // SAFETY: passed on.
+        // SAFETY: the caller's contract is passed on.
         unsafe { L::load(p.cast()) }
     }
     #[inline(always)]
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V {
-        // SAFETY: passed on.
+        // SAFETY: the caller's contract is passed on.
         unsafe { L::load_part(p.cast(), n) }
     }
 }
@@ -112,12 +111,12 @@ impl Elem for F16 {
     const BYTES: usize = 2;
     #[inline(always)]
     unsafe fn load<L: Lanes>(p: *const u8) -> L::V {
-        // SAFETY: passed on.
+        // SAFETY: the caller's contract is passed on.
         unsafe { L::load_f16(p.cast()) }
     }
     #[inline(always)]
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V {
-        // SAFETY: passed on; the copy holds 16 elements, as many as any vector.
+        // SAFETY: the caller's contract is passed on; the copy holds 16 elements, as many as any vector.
         unsafe { L::load_f16(part16(p, n).as_ptr()) }
     }
 }
@@ -126,20 +125,20 @@ impl Elem for Bf16 {
     const BYTES: usize = 2;
     #[inline(always)]
     unsafe fn load<L: Lanes>(p: *const u8) -> L::V {
-        // SAFETY: passed on.
+        // SAFETY: the caller's contract is passed on.
         unsafe { L::load_bf16(p.cast()) }
     }
     #[inline(always)]
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V {
-        // SAFETY: passed on; the copy holds 16 elements, as many as any vector.
+        // SAFETY: the caller's contract is passed on; the copy holds 16 elements, as many as any vector.
         unsafe { L::load_bf16(part16(p, n).as_ptr()) }
     }
 }
 
-/// Calls a kernel with the stored type as its last type parameter.
+/// Calls a kernel with the storage type as its last type argument.
 macro_rules! with_elem {
     ($kind:expr, $f:ident::<$lanes:ty>($($arg:expr),*)) => {
-        // SAFETY: the caller guarantees the features; the checks before this ensure the lengths.
+        // SAFETY: the caller vouches for the features, and the lengths were checked before.
         unsafe {
             match $kind {
                 FloatKind::F32 => $f::<$lanes, F32>($($arg),*),
@@ -150,7 +149,7 @@ macro_rules! with_elem {
     };
 }
 
-/// Length of `n` rows of `width` that begin `stride` apart; panics where the length overflows.
+/// Length of `n` rows of `width` that begin `stride` apart; panics if it overflows.
 #[inline(always)]
 fn extent(n: usize, stride: usize, width: usize) -> usize {
     if n == 0 {
@@ -178,15 +177,14 @@ pub(super) unsafe fn dot_rows<L: Lanes>(o: &DotRows, out: &mut [f32], out_stride
     }
 }
 
-/// Register tiles of `L::ROWS` rows × 4 tokens (3 tokens where there are 16 vector registers): one load of a weight serves all
-/// tokens of the tile, and while a tile of rows is computed, the rows of the next are prefetched in the order of their
-/// addresses. With a single token the rows are read one by one, each into eight accumulators.
+/// Uses register tiles of `L::ROWS` rows × 4 tokens (3 tokens on sets with 16 registers), so that one load of a weight serves
+/// all tokens of the tile. With sets of 32 registers the next block of rows is prefetched in the order of its addresses.
+/// With a single token, rows are read one after the other, with eight accumulators for a row.
 ///
-/// 1: a single token took four rows at once: 8.7 GB/s of F16 rows from memory, because four streams defeat the hardware
-/// prefetcher.
-/// 2: one row at once: 17.5 GB/s in the same minutes (medians of 5, AVX-512, AMD EPYC Zen 4, 2 cores shared with
-/// other work, 2026-11-29). Rows of at most 512 bytes, as in a KV cache, are still taken four at once: 35 against 24 GB/s with
-/// rows of 64 f16.
+/// 1: a single token took four rows at once: 8.7 GB/s of F16 rows from memory, since four streams defeat the hardware
+/// prefetcher. 2: one row at a time: 17.5 GB/s in the same minutes (medians of 5, AVX-512, AMD EPYC Zen 4, 2 cores shared
+/// with other work, 2026-11-29). Rows of at most 512 bytes, as in a KV cache, are still read four at once: 35 against
+/// 24 GB/s at 64 f16 elements.
 #[inline(always)]
 unsafe fn dot_rows_of<L: Lanes, E: Elem>(o: &DotRows, out: &mut [f32], out_stride: usize) {
     let at = |r: usize, t: usize| Tile {
@@ -212,7 +210,7 @@ unsafe fn dot_rows_of<L: Lanes, E: Elem>(o: &DotRows, out: &mut [f32], out_strid
         } else {
             while r + L::ROWS <= o.n_rows {
                 let mut t = 0;
-                // Each tile of four tokens prefetches its share of the next rows.
+                // Each block of four tokens prefetches its share of the next rows.
                 let bytes = L::ROWS * o.row_bytes;
                 let share = bytes.div_ceil(o.n_tokens.div_ceil(4)).next_multiple_of(64);
                 let next = o.rows.as_ptr().wrapping_add((r + L::ROWS) * o.row_bytes);
@@ -269,8 +267,7 @@ struct Tile {
     k: usize,
 }
 
-/// Computes a register tile of `R` rows × `T` tokens. Each product has `U` accumulators, one for each of `U` consecutive
-/// vectors along `k`, so that successive multiply-adds do not depend on each other.
+/// `R` rows × `T` tokens with `U` accumulators for each pair, in steps of `U` vectors along `k`.
 #[inline(always)]
 unsafe fn dot_block<L: Lanes, E: Elem, const R: usize, const T: usize, const U: usize>(
     tile: &Tile,
@@ -538,7 +535,7 @@ pub(super) unsafe fn transpose<L: Lanes>(
     with_elem!(kind, transpose_of::<L>(rows.as_ptr(), n, dim, out, out_stride))
 }
 
-/// Transposes 16 rows × one vector of columns at a time, through a square buffer that stays in L1.
+/// Transposes 16 rows × one vector of columns at a time through a square buffer that stays in L1.
 #[inline(always)]
 unsafe fn transpose_of<L: Lanes, E: Elem>(rows: *const u8, n: usize, dim: usize, out: &mut [f32], out_stride: usize) {
     let mut square = [[0.0f32; 16]; 16];

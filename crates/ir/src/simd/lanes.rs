@@ -1,19 +1,18 @@
-//! A vector of f32 lanes: the operations that float kernels need from an instruction set, and their portable implementation.
+//! A vector of f32 lanes: the operations that float kernels need from an instruction set, and their portable version.
 
 /// The f32 vector of one instruction set.
 ///
 /// # Safety (all functions)
-/// The processor has the features of the instruction set, and pointers are valid for [`Lanes::N`] elements, or for `n` elements
-/// in the `_part` functions, which touch nothing beyond these. No alignment is needed.
+/// The processor supports the instruction set, and pointers are valid for [`Lanes::N`] elements, or for `n` elements in
+/// the `_part` forms, which access nothing beyond. No alignment is needed.
 pub(super) trait Lanes: Copy {
     /// Lanes of a vector.
     const N: usize;
     /// Rows of the register tile of `dot_rows`.
     const ROWS: usize;
-    /// True if `fma` is one instruction. Plain loops depend on it too, because without that instruction `f32::mul_add` is a
-    /// library call.
+    /// True if `fma` is one instruction. Plain loops check this too, since `f32::mul_add` is a library call otherwise.
     const FMA: bool;
-    /// The vector register.
+    /// The vector type: `N` f32.
     type V: Copy;
 
     /// Sets all lanes to `x`.
@@ -26,11 +25,11 @@ pub(super) trait Lanes: Copy {
     unsafe fn store(p: *mut f32, v: Self::V);
     /// Stores the first `n < N` lanes.
     unsafe fn store_part(p: *mut f32, v: Self::V, n: usize);
-    /// Loads `N` f16, converted to f32.
+    /// Loads `N` f16 and converts them to f32.
     unsafe fn load_f16(p: *const u16) -> Self::V;
-    /// Loads `N` bf16, converted to f32.
+    /// Loads `N` bfloat16 and converts them to f32.
     unsafe fn load_bf16(p: *const u16) -> Self::V;
-    /// Stores `N` elements as f16, rounded to nearest, ties to even.
+    /// Stores `N` elements as f16, rounded with ties to even.
     unsafe fn store_f16(p: *mut u16, v: Self::V);
     /// `a + b`.
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
@@ -38,9 +37,9 @@ pub(super) trait Lanes: Copy {
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// Sum of the lanes.
     unsafe fn sum(v: Self::V) -> f32;
-    /// Prefetches the cache line at `p` into L2. `p` may be any address, since a prefetch does not fault.
+    /// Prefetches the cache line at `p` into L2. Any address is allowed.
     unsafe fn prefetch(p: *const u8);
-    /// For each of four vectors, the sum of its lanes.
+    /// The sum of the lanes of each of four vectors.
     unsafe fn sum4(v: [Self::V; 4]) -> [f32; 4];
 }
 
@@ -50,12 +49,12 @@ pub(super) fn fma<L: Lanes>(a: f32, b: f32, c: f32) -> f32 {
     if L::FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// Four lanes in plain Rust, which every target's compiler maps to its 128-bit vectors.
+/// Four lanes in plain Rust, which the compiler maps to 128-bit vectors where the target has them.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-/// Converts one f16 to f32 without branches: the bits are shifted into place and a multiplication by 2^112 corrects the
-/// exponent's bias, which is exact for subnormals too. Infinities and NaN get the largest exponent.
+/// Converts one f16 to f32 without branches: the exponent is shifted into place and rebiased by a multiplication, which is
+/// exact for subnormals too; infinities and NaN get the largest exponent.
 #[inline(always)]
 pub(super) fn f16_to_f32(h: u16) -> f32 {
     let sign = u32::from(h & 0x8000) << 16;
@@ -66,7 +65,7 @@ pub(super) fn f16_to_f32(h: u16) -> f32 {
     f32::from_bits(sign | value | special)
 }
 
-/// Converts one bf16 to f32.
+/// Converts one bfloat16 to f32.
 #[inline(always)]
 pub(super) fn bf16_to_f32(h: u16) -> f32 {
     f32::from_bits(u32::from(h) << 16)

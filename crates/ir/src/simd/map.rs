@@ -1,18 +1,17 @@
-//! Elementwise kernels and reductions: plain loops, which are compiled once for each instruction set and vectorised by the
-//! compiler.
+//! Elementwise kernels and reductions: plain loops, compiled and vectorized for each instruction set.
 //!
-//! `exp` splits `x = n ln 2 + r` with `|r| ≤ ln 2 / 2`, evaluates the Taylor polynomial of degree 7 in `r` (remainder below
-//! `6e-9`) and adds `n` to the exponent. The relative error is about 2 units in the last place.
+//! `exp` splits `x = n ln 2 + r` with `|r| ≤ ln 2 / 2`, evaluates the Taylor polynomial of degree 7 (remainder below `6e-9`)
+//! at `r` and adds `n` to the exponent. The relative error is about 2 units in the last place.
 
 use super::lanes::{Lanes, bf16_to_f32 as convert_bf16, fma};
 
 /// Adding and then subtracting `1.5 * 2^23` rounds to the nearest integer.
 const ROUND: f32 = 12_582_912.0;
-/// Below this argument `exp` returns 0, because the result would be subnormal.
+/// For smaller arguments `exp` returns 0, since the result would be subnormal.
 const EXP_LOW: f32 = -87.336_54;
-/// Above this argument `exp` returns infinity, because the result would be above two thirds of the largest float.
+/// For larger arguments `exp` returns infinity: the result would be above two thirds of the largest f32.
 const EXP_HIGH: f32 = 88.376_26;
-/// `ln 2` as the sum of two constants; the first has 9 significant bits, so that its product with `n` is exact.
+/// `ln 2` as a sum of two constants; the first has 9 significant bits, so that its product with `n` is exact.
 const LN2_HIGH: f32 = 355.0 / 512.0;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
@@ -55,7 +54,7 @@ fn gelu_of<L: Lanes>(x: f32) -> f32 {
     x / (1.0 + exp::<L>(-2.0 * u))
 }
 
-/// An odd polynomial for `|x| < 0.625`, where the form with an exponential would lose digits by cancellation; that form beyond.
+/// Uses an odd polynomial up to 0.625, where the exponential form would suffer cancellation, and that form beyond.
 #[inline(always)]
 fn tanh_of<L: Lanes>(x: f32) -> f32 {
     let a = x.abs();
@@ -70,7 +69,7 @@ fn tanh_of<L: Lanes>(x: f32) -> f32 {
     if a < 0.625 { near } else { far }
 }
 
-/// See [`super::Simd::rms_norm`]. The squares are summed in 32 partial sums.
+/// See [`super::Simd::rms_norm`]. The sum of squares is accumulated in 32 partial sums.
 #[inline(always)]
 pub(super) unsafe fn rms_norm<L: Lanes>(x: &[f32], weight: Option<&[f32]>, eps: f32, out: &mut [f32]) {
     assert_eq!(x.len(), out.len(), "input and output differ in length");
@@ -118,7 +117,7 @@ fn total(sums: &mut [f32; 32]) -> f32 {
 /// See [`super::Simd::softmax_exp`].
 #[inline(always)]
 pub(super) unsafe fn softmax_exp<L: Lanes>(x: &mut [f32], max: f32) -> f32 {
-    // Where all positions are masked, exp(-inf - 0) is 0, but -inf - -inf would be NaN.
+    // If all elements are masked, 0 is subtracted: exp(-inf - 0) is 0, while -inf - -inf would be NaN.
     let max = if max == f32::NEG_INFINITY { 0.0 } else { max };
     let mut sums = [0.0f32; 32];
     let mut chunks = x.chunks_exact_mut(32);
@@ -152,7 +151,7 @@ pub(super) unsafe fn max(x: &[f32]) -> f32 {
     lanes.iter().fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m })
 }
 
-/// Defines elementwise functions of two inputs.
+/// Defines elementwise functions of two inputs, `$f(a, b)`.
 macro_rules! zips {
     ($($(#[$doc:meta])* $name:ident $(<$l:ident>)? |$a:ident, $b:ident| $f:expr;)*) => {$(
         $(#[$doc])*
@@ -178,7 +177,7 @@ zips! {
     mul |x, y| x * y;
 }
 
-/// Defines elementwise functions in place.
+/// Defines elementwise functions that work in place.
 macro_rules! maps {
     ($($(#[$doc:meta])* $name:ident = $f:ident;)*) => {$(
         $(#[$doc])*

@@ -16,7 +16,7 @@ fn random(seed: u64, n: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Stores `x` in the given type; returns the bytes and the values that these hold after rounding.
+/// Stores elements; returns the bytes and the values after rounding to the storage type.
 fn stored(kind: FloatKind, x: &[f32]) -> (Vec<u8>, Vec<f32>) {
     match kind {
         FloatKind::F32 => (x.iter().flat_map(|x| x.to_le_bytes()).collect(), x.to_vec()),

@@ -1,4 +1,4 @@
-//! Tiles on every instruction set against a reference in f64 over the unpacked blocks.
+//! Tile kernels on every instruction set, against a reference in f64 over the unpacked blocks.
 
 use super::{Isa, Q8Rows, q8_row_bytes, simd};
 use crate::formats::block::{BlockSpec, GroupMin, ScaleKind, Unpacked};
@@ -7,14 +7,14 @@ use half::f16;
 
 const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// A stored block of these tests is a seed, from which `unpack` makes quants, scales and mins.
+/// In these tests a stored block is a seed, from which `unpack` derives quants, scales and mins.
 const BYTES: usize = 8;
 
 fn spec(block: usize, group: usize, bits: u32, zero: i32, min: GroupMin, sub_scales: bool) -> BlockSpec {
     BlockSpec { block, bytes: BYTES, group, bits, zero, min, table: None, sub_scales, scale: ScaleKind::F16 }
 }
 
-/// Every combination that a real format has.
+/// Every combination of group size, bits, scales and mins that a real format has.
 fn specs() -> Vec<(&'static str, BlockSpec)> {
     let table = |mut spec: BlockSpec| {
         spec.table = Some(&TABLE);
@@ -256,8 +256,8 @@ fn integer_sums_are_exact_where_all_scales_are_one() {
     }
 }
 
-/// Scales at both ends: a product with a scale of 2^127 is finite wherever the result is, so no product on the way may
-/// be larger; subnormal scales are not flushed.
+/// Scales at both ends of the range. With a scale of 2^127 the result is finite, so no intermediate product may overflow;
+/// subnormal scales must not be flushed to zero.
 #[test]
 fn extreme_powers_of_two_as_scales_neither_overflow_nor_vanish() {
     let spec = specs().into_iter().find(|s| s.1.scale == ScaleKind::E8M0).unwrap().1;
@@ -267,7 +267,7 @@ fn extreme_powers_of_two_as_scales_neither_overflow_nor_vanish() {
         let d = 2f64.powi(exponent) as f32;
         let one = |bytes: &[u8], out: &mut Unpacked| {
             unpack(&spec, bytes, out);
-            // Numbers are 1, and -10 at two places of a block.
+            // All elements are 1, except -10 at two places of a block.
             out.quants[..32].iter_mut().enumerate().for_each(|(i, q)| *q = if i % 11 == 10 { 7 } else { 8 });
             out.d = d;
         };
@@ -278,7 +278,7 @@ fn extreme_powers_of_two_as_scales_neither_overflow_nor_vanish() {
         let mut row = vec![0.0; k];
         layout.row(&tile, 0, &mut row);
         assert_eq!(f64::from(row[0]), 2f64.powi(exponent), "2^{exponent} times 1");
-        // The values have both signs, so that their sum is small although its terms are not.
+        // Terms of both signs, so that the sum is small while its terms are large.
         let x: Vec<f32> = (0..7 * k).map(|i| if i % 2 == 0 { size } else { -size * 0.99 }).collect();
         for &isa in Isa::available() {
             let acts = quantized(isa, &x, k);

@@ -1,13 +1,12 @@
-//! Tiles of quantized weights times int8 activations with AVX2. `vpmaddubsw` multiplies 4 columns of 8 rows and adds
-//! neighbouring products in 16 bits, with saturation.
+//! Tile kernels with AVX2: `vpmaddubsw` multiplies 4 columns of 8 rows and adds adjacent products in saturating 16 bits.
 //!
-//! Quants of up to 6 bits stay unsigned, and only as many products are added in 16 bits as can never saturate. 8-bit quants and
-//! codebook values become signed integers `w`, multiplied as `|w| * sign(a, w)`: two such products add up to at most
-//! `2 * 128 * 127`, which fits.
-//! A chunk of 256 columns is unpacked once into L1; then it is multiplied with up to four tokens at a time.
+//! Quants of up to 6 bits stay unsigned, and only so many products are accumulated in 16 bits that they cannot overflow.
+//! 8-bit quants and codebook entries become signed values `w`; a sum of two products `|w| * sign(a, w)` is at most
+//! `2 * 128 * 127`, which fits. A chunk of 256 columns is unpacked once into L1, then multiplied with up to four tokens at a
+//! time.
 //!
-//! 1: this version: Q4_0 with 512 tokens 94-125 GOPS; one token with weights from memory 11-15 GB/s, which is still bound by
-//! instructions, not by memory. (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
+//! 1: the present version: Q4_0 with 512 tokens at 94-125 GOPS, one token from memory at 11-15 GB/s, which is still bound by
+//! instructions, not by memory bandwidth. (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 
 use super::tile_shared::{Act, CHUNK, Chunk, check, fill_unit, zero_point};
 use crate::formats::block::GroupMin;
@@ -30,8 +29,7 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
         }
         // SAFETY: the caller guarantees AVX2; the chunk's units exist in every row of activations.
         unsafe {
-            // `ACC` results of `vpmaddubsw`, each the sum of two products of a quant and an activation, are added in 16 bits.
-            // So two products must be at most 32767 / ACC. A product is at most 127 times the largest quant.
+            // A product of a quant and an activation is at most `most * 127`; `ACC` sums of two such products fit in 16 bits.
             match (layout.packing(), g16) {
                 (Packing::Bits8 | Packing::Table, g16) => {
                     for quants in &mut chunk.quants[..count] {
@@ -52,7 +50,7 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
     }
 }
 
-/// Adds the products of one chunk and all tokens to `out`.
+/// Multiplies one chunk with all tokens and adds to the output.
 #[inline(always)]
 unsafe fn pass<const SIGNED: bool, const G16: bool, const ACC: usize>(
     layout: &TileLayout,

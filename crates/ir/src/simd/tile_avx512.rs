@@ -1,10 +1,10 @@
-//! Tiles of quantized weights times int8 activations with AVX-512 VNNI. Each row of a tile has one 32-bit lane of a vector, and
-//! one `vpdpbusd` with a broadcast dword of activations multiplies 4 columns of 16 rows. Quants stay unsigned: the sums begin
-//! at `-zero * sum(activations)`, so a zero point costs no instruction for each quant.
+//! Tile kernels with AVX-512 VNNI. Each 32-bit lane of a 512-bit vector is a row: one `vpdpbusd` with a broadcast dword of
+//! activations computes 4 columns of 16 rows. Quants stay unsigned. Accumulators start at `-zero * sum(activations)`, so
+//! that formats with a zero point cost no extra instruction.
 //!
-//! For up to four tokens (decode), quants are unpacked from their planes in registers and multiplied at once. For more tokens,
-//! a chunk of 256 columns is unpacked once into L1, and each of its units is multiplied with up to 6 tokens, with the eight
-//! vectors of the unit and all sums in registers.
+//! For up to four tokens (decode), planes are unpacked in registers and accumulated at once. For more tokens, a chunk of 256
+//! columns is unpacked once into L1, and up to 6 tokens at a time are multiplied with each unit, with the unit's eight
+//! vectors and all accumulators in registers.
 
 use super::q8::{at_scales, at_sums, q8_row_bytes};
 use super::tile_shared::{CHUNK, Chunk, check, zero_point};
@@ -13,7 +13,7 @@ use crate::formats::tile::{Packing, TileLayout, UNIT, VEC};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-/// Prefetch distance for planes in [`dot_few`], in bytes, where there are two or more tokens.
+/// Prefetch distance for planes in bytes, with two or more tokens.
 const AHEAD: usize = 2048;
 
 const BITS2: u8 = 0;
@@ -24,7 +24,7 @@ const BITS6: u8 = 4;
 const BITS8: u8 = 5;
 const TABLE: u8 = 6;
 
-/// Calls a kernel with the packing as a constant.
+/// Calls a kernel with the packing as a const generic argument.
 macro_rules! with_packing {
     ($layout:expr, $f:ident $(, $more:expr)*; $($arg:expr),*) => {
         match $layout.packing() {
@@ -60,8 +60,7 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
     }
 }
 
-/// Unpacks the planes of a unit to its eight vectors of unsigned quants. `table` is the codebook plus 128, so that its values
-/// are unsigned.
+/// Unpacks the planes of a unit to its eight vectors of unsigned quants. `table` is the codebook with 128 added.
 #[inline(always)]
 unsafe fn quants<const P: u8>(p: *const u8, table: __m512i) -> [__m512i; 8] {
     // SAFETY: `p` is valid for reads of the planes of one unit of packing `P`.
@@ -139,7 +138,7 @@ unsafe fn quants<const P: u8>(p: *const u8, table: __m512i) -> [__m512i; 8] {
     }
 }
 
-/// The codebook of the format plus 128, in every 128-bit lane. For a format without codebook the value is not used.
+/// The codebook of the format plus 128, in every 128-bit lane; for formats without one the result is not used.
 #[inline(always)]
 unsafe fn codebook(layout: &TileLayout) -> __m512i {
     let table = layout.spec().table.copied().unwrap_or([0; 16]).map(|x| (x as u8) ^ 0x80);
@@ -153,14 +152,14 @@ unsafe fn halves(p: *const u8) -> __m512 {
     unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
 }
 
-/// The scales of 16 rows.
+/// The scales of 16 rows, converted to f32.
 #[inline(always)]
 unsafe fn scales(kind: ScaleKind, p: *const u8) -> __m512 {
     // SAFETY: `p` is valid for reads of 32 bytes.
     unsafe {
         match kind {
             ScaleKind::F16 => halves(p),
-            // bf16: the upper half of an f32.
+            // The scale is held as bf16, which is the upper half of an f32.
             ScaleKind::E8M0 => {
                 let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
                 _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
@@ -169,7 +168,7 @@ unsafe fn scales(kind: ScaleKind, p: *const u8) -> __m512 {
     }
 }
 
-/// The factors of 16 rows in the header of a panel: `d` of the scales, `m` of the mins.
+/// The block scales `d` and mins `m` of a panel, for 16 rows.
 #[derive(Clone, Copy)]
 struct Head {
     d: __m512,
@@ -201,7 +200,7 @@ unsafe fn scale_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) 
     }
 }
 
-/// The mins of group `g` of a panel, for a format that has mins.
+/// Min of group `g` of a panel. The format has mins.
 #[inline(always)]
 unsafe fn min_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) -> __m512 {
     if layout.spec().min != GroupMin::Scaled {
@@ -214,19 +213,19 @@ unsafe fn min_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) ->
     }
 }
 
-/// Adds the products of four columns of 16 rows: `sum + w · a`, where `a` points to four int8 activations.
+/// `sum + w · a` over four columns of 16 rows, where `a` points to one dword of activations.
 #[inline(always)]
 unsafe fn dot4(sum: __m512i, w: __m512i, a: *const u8) -> __m512i {
     // SAFETY: `a` is valid for reads of 4 bytes.
     unsafe { _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(a.cast::<i32>().read_unaligned())) }
 }
 
-/// Up to four tokens. Quants are unpacked and multiplied without leaving the registers, so memory bandwidth is the bound.
+/// Up to four tokens. Planes are unpacked and accumulated without leaving the registers; memory bandwidth is the limit.
 ///
 /// 1: only one token took this path: 26.9 GB/s of Q4_0 from memory and 58 from L2; more tokens took `dot_many`.
-/// 2: two to four tokens take it too: four tokens with Q4_0, 200 to 330 GOPS from L2.
-/// 3: with several tokens, planes are prefetched 2 KB ahead: 130 to 180 GOPS from memory. For one token prefetching is no
-/// gain (tried 1 to 8 KB). (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
+/// 2: two to four tokens take it too: four tokens on Q4_0, from 200 to 330 GOPS from L2. 3: several tokens prefetch
+/// planes 2 KB ahead: from 130 to 180 GOPS from memory; for one token prefetching brought nothing (tried 1 to 8 KB).
+/// (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 #[inline(always)]
 unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
     layout: &TileLayout,
@@ -280,8 +279,8 @@ unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
                         let f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[1]), scale1, f);
                         total[t] = _mm512_fmadd_ps(f, d[t], total[t]);
                     } else {
-                        // An E8M0 scale of 2^127 times the integer sum would be infinite. So the activation scale is multiplied
-                        // first and the weight scale last, as in `pass_tokens`.
+                        // An E8M0 scale of 2^127 times the integer sum would be infinite, so the activation's scale is
+                        // multiplied first and the weight's scale last, as in `pass_tokens`.
                         let is_last = P == TABLE && layout.spec().scale == ScaleKind::E8M0;
                         let (first, last) = if is_last { (d[t], scale0) } else { (scale0, d[t]) };
                         let f = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(s[0], s[1])), first);
@@ -337,13 +336,13 @@ unsafe fn fill<const P: u8>(layout: &TileLayout, tile: *const u8, first: usize, 
     }
 }
 
-/// Five and more tokens: chunk by chunk, each unpacked once for all tokens.
+/// More than four tokens: unpacks the tile chunk by chunk and multiplies each chunk with all tokens.
 #[inline(always)]
 unsafe fn dot_many(layout: &TileLayout, tile: *const u8, acts: *const u8, out: &mut [[f32; 16]]) {
     out.fill([0.0; 16]);
     let units = layout.k() / UNIT;
-    // The chunk is not cleared: `pass` reads only values that `fill` has written, and clearing 6 KB would cost measurable time
-    // in narrow tiles.
+    // The chunk is not cleared: `fill` writes everything that `pass` reads, and clearing 6 KB would cost noticeable time in
+    // narrow tiles.
     let mut chunk = MaybeUninit::<Chunk>::uninit();
     let chunk = chunk.as_mut_ptr();
     for first in (0..units).step_by(CHUNK) {
@@ -351,8 +350,7 @@ unsafe fn dot_many(layout: &TileLayout, tile: *const u8, acts: *const u8, out: &
         // SAFETY: as the caller guarantees; the chunk is inside the tile.
         unsafe {
             with_packing!(layout, fill; layout, tile, first, count, chunk);
-            // The bytes of the next chunk, in this tile or in the next one. Past the last tile the address is invalid, which a
-            // prefetch may be given.
+            // The planes of the next chunk, in this tile or the next one. Any address may be prefetched.
             let next = Ahead {
                 at: tile.wrapping_add((first + CHUNK) / layout.units() * layout.panel_bytes()),
                 bytes: layout.panel_bytes() * CHUNK / layout.units(),
@@ -368,17 +366,17 @@ unsafe fn dot_many(layout: &TileLayout, tile: *const u8, acts: *const u8, out: &
     }
 }
 
-/// Cache lines that [`pass_tokens`] prefetches with each unit.
+/// Cache lines that `pass_tokens` prefetches for each unit.
 const LINES: usize = 2;
 
-/// The bytes of the next chunk that are still to be prefetched.
+/// Address and size of the memory that is prefetched while a chunk is multiplied with the tokens.
 #[derive(Clone, Copy)]
 struct Ahead {
     at: *const u8,
     bytes: usize,
 }
 
-/// Adds the products of one chunk and all tokens to `out`.
+/// Multiplies one chunk with all tokens and adds to `out`.
 #[inline(always)]
 unsafe fn pass<const G16: bool, const HAS_MIN: bool>(
     layout: &TileLayout,
@@ -396,8 +394,7 @@ unsafe fn pass<const G16: bool, const HAS_MIN: bool>(
     unsafe {
         while t < n {
             let (acts, rest) = (acts.add(t * stride), &mut out[t..]);
-            // Tokens are taken in sixes. The remainder is split so that a single token is left over only where there is no
-            // other way.
+            // Six tokens at a time; the remainder is split so that a single token is left over only if there is no other way.
             t += match n - t {
                 1 => pass_tokens::<G16, HAS_MIN, 1>(layout, chunk, first, count, next.at, acts, rest),
                 2 => pass_tokens::<G16, HAS_MIN, 2>(layout, chunk, first, count, next.at, acts, rest),
@@ -411,21 +408,21 @@ unsafe fn pass<const G16: bool, const HAS_MIN: bool>(
     }
 }
 
-/// For one token and the groups of a chunk: the initial values of the integer sums, which subtract the zero point, and the
-/// factors of the mins.
+/// For each group of a chunk, for one token: the initial value of the accumulator (`-zero * sum(quants)`), and the
+/// activations' sum by which the min is multiplied.
 #[repr(C, align(64))]
 struct Begin {
     zero: [i32; 16],
     sum: [f32; 16],
 }
 
-/// Multiplies one chunk with `T` tokens: eight vectors of quants and `T` sums are in registers. Returns `T`.
+/// Multiplies one chunk with `T` tokens, with eight vectors of quants and `T` accumulators in registers. Returns `T`.
 ///
-/// For each unit and token there are 8 `vpdpbusd` and, on the same two ports, a multiplication and an addition of floats (two
-/// with mins): so at most 80 % of the integer peak can be reached (344 of 430 GOPS at 3.36 GHz).
-/// 1: 16 tokens, which the compiler kept as a loop with the sums in memory. 2: 6 tokens, unrolled: 1.05 times the speed of 1.
-/// 3: each unit prefetches two cache lines of the next chunk, from `next` on: 16 tokens times 25 MB of Q4_0 went from 195
-/// to 284 GOPS (medians; prefetching the whole next chunk at once brought 204). 512 tokens: 316 GOPS.
+/// A unit of one token takes 8 `vpdpbusd` and, on the same two ports, a float multiplication and a float addition (two
+/// with mins), so at most 80 % of the integer peak can be reached (344 of 430 GOPS at 3.36 GHz).
+/// 1: 16 tokens at a time: the compiler left a loop with the accumulators in memory. 2: 6 tokens, unrolled: 1.05 times as
+/// fast. 3: with each unit, two cache lines of the next chunk are prefetched, from `next` on: 16 tokens over 25 MB of Q4_0
+/// went from 195 to 284 GOPS (medians; prefetching the whole next chunk at once brought 204). 512 tokens: 316 GOPS.
 /// (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 #[inline(always)]
 unsafe fn pass_tokens<const G16: bool, const HAS_MIN: bool, const T: usize>(
@@ -447,8 +444,7 @@ unsafe fn pass_tokens<const G16: bool, const HAS_MIN: bool, const T: usize>(
         for (t, begin) in begin.iter_mut().enumerate() {
             let act = acts.add(t * stride);
             let sums = _mm512_maskz_loadu_epi32(mask16, act.add(at_sums(k)).cast::<i32>().add(2 * first));
-            // The activations have a sum for each 16 columns. For groups of 32 the two sums of a pair are added, and both lanes
-            // get the result.
+            // For groups of 32 the two sums of sixteen are added, and both lanes hold the total.
             let sums = if G16 { sums } else { _mm512_add_epi32(sums, _mm512_shuffle_epi32::<0b10_11_00_01>(sums)) };
             _mm512_store_si512(begin.zero.as_mut_ptr().cast(), _mm512_mullo_epi32(sums, minus_zero));
             if HAS_MIN {
@@ -471,8 +467,7 @@ unsafe fn pass_tokens<const G16: bool, const HAS_MIN: bool, const T: usize>(
             for (j, w) in w.iter_mut().enumerate() {
                 *w = _mm512_load_si512((&raw const (*chunk).quants[slot][j]).cast());
             }
-            // Only values that `fill` has written are read: the scales of a second group, and mins, only where the format has
-            // them.
+            // The second group and the mins are loaded only where the format has them: `fill` left the rest uninitialized.
             let lanes = |p: *const [f32; 16], there: bool| {
                 if there { _mm512_load_ps(p.cast()) } else { _mm512_setzero_ps() }
             };

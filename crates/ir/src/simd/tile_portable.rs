@@ -1,10 +1,10 @@
-//! Tiles of quantized weights times int8 activations in plain Rust, for every processor.
+//! Tile kernels in plain Rust, for every processor.
 
 use super::tile_shared::{Act, CHUNK, Chunk, check, fill_unit, zero_point};
 use crate::formats::block::GroupMin;
 use crate::formats::tile::{TileLayout, UNIT};
 
-/// See [`super::Simd::dot_tile`]. Each chunk of the tile is unpacked once and then multiplied with all tokens.
+/// See [`super::Simd::dot_tile`]. A chunk of the tile is unpacked once and multiplied with all tokens.
 #[inline(always)]
 pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: usize, out: &mut [[f32; 16]]) {
     check(layout, tile, acts, n, out);
@@ -26,8 +26,7 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
     }
 }
 
-/// Adds the products of one unit and one token to `out`: an exact integer sum for each group, which is then multiplied by the
-/// scales.
+/// One unit times one token: integer sums for each group, then the scales.
 #[inline(always)]
 fn add_unit(layout: &TileLayout, chunk: &Chunk, slot: usize, act: Act, unit: usize, out: &mut [f32; 16]) {
     let zero = zero_point(layout);

@@ -1,22 +1,22 @@
-//! Code that the integer kernels of all instruction sets share: argument checks, and unpacking a unit of a tile in plain loops.
+//! Shared by the integer kernels of all instruction sets: argument checks, and unpacking of a chunk of a tile in plain
+//! loops.
 
 use super::q8::{at_scales, at_sums, q8_row_bytes};
 use crate::formats::block::{GroupMin, ScaleKind};
 use crate::formats::tile::{TILE_ROWS, TileLayout, UNIT, VEC, Vectors};
 
-/// Units that are unpacked together (256 columns): the quants and scales of such a chunk stay in L1 while it is multiplied with
-/// all tokens.
+/// Units that are unpacked at once (256 columns). The quants and scales of such a chunk stay in L1 while they are
+/// multiplied with all tokens.
 pub(super) const CHUNK: usize = 8;
 
-/// Up to [`CHUNK`] units of a tile, unpacked.
+/// Up to [`CHUNK`] unpacked units of a tile.
 #[repr(C, align(64))]
 pub(super) struct Chunk {
-    /// Quants of each unit: eight vectors of 16 rows × 4 columns. They are unsigned, unless the kernel changes them to signed.
+    /// Quants of each unit: eight vectors of 16 rows × 4 columns, signed or unsigned as the kernel needs them.
     pub quants: [Vectors; CHUNK],
-    /// Scales (`d * sc`) of each group of each unit, at index `2 * unit + group`. A unit with groups of 32 has one group, so it
-    /// uses even indices only.
+    /// `d * sc` of each group of each unit at index `2 * unit + group`; groups of 32 columns use the even indices only.
     pub scale: [[f32; TILE_ROWS]; 2 * CHUNK],
-    /// Mins of each group, at the indices of the scales.
+    /// Min of each group, at the same index as its scale.
     pub min: [[f32; TILE_ROWS]; 2 * CHUNK],
 }
 
@@ -28,7 +28,7 @@ impl Chunk {
     };
 }
 
-/// Panics unless the slices have the sizes of the layout; after this check a kernel may use pointers into them.
+/// Panics unless the slices have the lengths of the layout. After this check a kernel may use pointers.
 #[inline(always)]
 pub(super) fn check(layout: &TileLayout, tile: &[u8], acts: &[u8], n: usize, out: &[[f32; 16]]) {
     let row = q8_row_bytes(layout.k());
@@ -37,14 +37,14 @@ pub(super) fn check(layout: &TileLayout, tile: &[u8], acts: &[u8], n: usize, out
     assert!(out.len() >= n, "the output has {} places for {n} tokens", out.len());
 }
 
-/// The zero point that kernels subtract from unpacked quants: that of the format, or 128 where the format has a codebook, to
-/// whose values 128 is added to make them unsigned.
+/// The zero point that kernels subtract: that of the format, or 128 for a codebook, whose entries are stored plus 128 to
+/// be unsigned.
 #[inline(always)]
 pub(super) fn zero_point(layout: &TileLayout) -> i32 {
     if layout.spec().table.is_some() { 128 } else { layout.spec().zero }
 }
 
-/// Unpacks one unit of a tile in plain loops: unsigned quants (values of a codebook plus 128), scales and mins.
+/// Unpacks one unit of a tile in plain loops: unsigned quants (for a codebook its entries plus 128), scales and mins.
 #[inline(always)]
 pub(super) fn fill_unit(layout: &TileLayout, tile: &[u8], unit: usize, chunk: &mut Chunk, slot: usize) {
     let spec = layout.spec();
@@ -92,7 +92,7 @@ fn halves(p: &[u8]) -> [f32; TILE_ROWS] {
     row_numbers(p, super::lanes::f16_to_f32)
 }
 
-/// Converts the 16-bit value of each row of a tile to f32 with `number`.
+/// Converts 16 bits of each of the 16 rows to f32.
 #[inline(always)]
 fn row_numbers(p: &[u8], number: impl Fn(u16) -> f32) -> [f32; TILE_ROWS] {
     let mut out = [0.0; TILE_ROWS];
@@ -102,7 +102,7 @@ fn row_numbers(p: &[u8], number: impl Fn(u16) -> f32) -> [f32; TILE_ROWS] {
     out
 }
 
-/// The three parts of one quantized row of activations (`q8`).
+/// The arrays of one quantized row of activations ([`super::q8`]).
 #[derive(Clone, Copy)]
 pub(super) struct Act<'a> {
     pub quants: &'a [u8],
@@ -124,7 +124,7 @@ impl<'a> Act<'a> {
         f32::from_le_bytes([p[0], p[1], p[2], p[3]])
     }
 
-    /// Sum of the quants of the 16 columns from `16 * s` on.
+    /// Sum of the quants of the sixteen columns from `16 * s` on.
     #[inline(always)]
     pub(super) fn sum(&self, s: usize) -> i32 {
         let p = &self.sums[4 * s..][..4];
