@@ -1,4 +1,4 @@
-//! `tokenizer.json` with the files beside it, on small made-up ones.
+//! Tests of tokenizers from `tokenizer.json` and the files beside it, with small made-up files.
 
 use std::path::Path;
 
@@ -49,7 +49,7 @@ fn control_tokens_are_text_when_parsing_is_off_and_added_text_tokens_are_always_
     let tokenizer = build(&byte_level()).expect("builds");
     let ids = |parse| tokenizer.encode("a<|im_end|><tool>", Special { add: false, parse }).expect("encodes");
     assert_eq!(ids(true), [0, 8, 9]);
-    // Of the letters in `<|im_end|>` this vocabulary has one.
+    // Read as plain text, `<|im_end|>` gives one id, since the vocabulary has only one of its letters.
     assert_eq!(ids(false), [0, 2, 9]);
     assert!(tokenizer.is_end(8) && tokenizer.is_special(8) && !tokenizer.is_special(9));
     assert_eq!(tokenizer.kind(9), Some(TokenKind::UserDefined));
@@ -100,7 +100,7 @@ fn a_bos_that_the_template_of_the_file_adds_is_not_added_twice() {
 #[test]
 fn files_that_are_not_tokenizers_are_refused_in_one_line() {
     let mut long_merge = byte_level();
-    // The two halves are tokens, the whole is none, and it is longer than any.
+    // Both halves of this merge are tokens, but the merged text is not; it is longer than every token.
     long_merge["model"]["merges"] = json!(["Ġab Ġab"]);
     let mut odd_merge = byte_level();
     odd_merge["model"]["merges"] = json!([["a", "b"], "ab"]);

@@ -78,7 +78,7 @@ fn decoding_undoes_encoding_and_hides_control_tokens() {
     let tokenizer = Tokenizer::from_gguf(&sentence_piece()).expect("builds");
     for text in ["ab a", " a", "naïve 世界 🙂\n", "a<turn>b", "", "\0\u{7f}"] {
         let ids = tokenizer.encode(text, Special::PROMPT).expect("encodes");
-        // A space of the tokenizer's own follows the inner special token too, and is not told from the text's.
+        // The tokenizer also puts a space behind the inner special token; decoding cannot distinguish it from one of the text.
         let expected = text.replace("<turn>b", "<turn> b");
         assert_eq!(tokenizer.decode(&ids), expected, "{ids:?}");
     }
@@ -158,8 +158,8 @@ fn very_long_runs_of_one_character_encode_and_decode() {
         let ids = tokenizer.encode(&text, Special::PROMPT).expect("encodes");
         assert_eq!(tokenizer.decode(&ids), text);
     }
-    // What stands after a run that is too long for the regular expression is still cut into words, and so is a long text
-    // in which one of several patterns matches nothing.
+    // Text behind a run that is too long for the regex engine is still cut into words, and so is a long text in which one of
+    // several patterns matches nothing.
     for pre in ["llama-bpe", "qwen2", "qwen35", "gpt-2", "smollm", "default"] {
         let tokenizer = Tokenizer::from_gguf(&byte_level(pre)).expect("builds");
         let words = " ab".repeat(100_000);

@@ -7,7 +7,7 @@ use super::*;
 
 const HEAD: &str = "listing 1\nengine e\nmodel m\ndate 2026-04\nphase decode\nbatch tokens=1 sequences=1 context=16\n";
 
-/// Sources that bodies read: line 7 on.
+/// The sources that the nodes of test listings read; they begin on line 7.
 const SOURCES: &str = "\
 weight table q8_0[64,100]
 weight row f32[64]
@@ -24,7 +24,7 @@ view keys cache_k f16[16,16,2] strides=2,64,32
 view values cache_v f16[16,16,2] strides=2,64,32
 node seen FLASH_ATTN_EXT x keys values f32[16,4] scale=0.25
 ";
-/// The first line of a body.
+/// Number of the first line behind the sources.
 const BODY: usize = 21;
 
 fn text(body: &str) -> String {
@@ -87,7 +87,7 @@ node sum ADD conv glu f32[64]
 node scaled SCALE sum f32[64] by=2
 node rows GET_ROWS scaled tokens f32[64]
 ";
-    // A delta net of one key and two value heads of 16 keeps 512 numbers: none of these lines fits it.
+    // A delta net with one key head and two value heads of 16 elements has a state of 512 elements, which no line fits.
     let body = body.replace("node none_r", "view nothing r f32[0]\nnode none_r");
     let listing = Listing::read("a.txt", text(&body).as_bytes()).expect("a listing");
     let nodes = text(&body).lines().filter(|l| l.starts_with("node")).count();
@@ -126,7 +126,7 @@ fn the_shipped_listing_is_1151_nodes_of_which_144_are_empty() {
     let none = plan(&listing, Fuse::None, false);
     assert_eq!((none.dispatches.len(), none.ledger(listing.bind()).nodes_nonempty), (1151, 1007));
     assert_eq!(plan(&listing, Fuse::None, true).dispatches.len(), 1152);
-    // Every weight but the table once, and the table's row: what a token streams at Q4_0.
+    // The bytes that one token reads at Q4_0: every weight once, but only one row of the embedding table.
     let weights = none.dispatches.iter().flat_map(|d| &d.operands);
     let weights = weights.filter(|o| o.sig.as_ref().is_some_and(|s| s.is_weight() && s.rows.constant() > Some(1)));
     let bytes: u64 = weights.map(|o| o.bytes.eval(listing.bind())).sum::<u64>() - 4096 / 32 * 18 * 248_320;
@@ -222,7 +222,7 @@ fn what_is_no_text_or_too_long_is_an_error_with_a_line() {
     let many: String = (0..20_001).map(|i| format!("input i{i} i32[1]\n")).collect();
     let (at, what) = error(&format!("{HEAD}{many}"));
     assert!(at == 20_007 && what.contains("more than 20000 values"), "line {at}: {what}");
-    // Whatever a line holds, its error is one line without control characters.
+    // The error for any line is one line of text without control characters.
     let (_, what) = error(&text("node \u{1b}[31m UNARY x f32[64] op=silu\n"));
     assert!(!what.chars().any(char::is_control), "{what}");
 }

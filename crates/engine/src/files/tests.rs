@@ -7,7 +7,7 @@ mod split;
 
 use super::{FileError, GgufWriter, ModelFile, Value};
 
-/// A small GGUF model: every kind of value, several types of tensor.
+/// The bytes of a small GGUF model with every kind of metadata value and several types of tensors.
 fn small_gguf() -> Vec<u8> {
     let mut w = GgufWriter::new();
     w.set("general.architecture", Value::Str("llama".into()))
@@ -27,12 +27,12 @@ fn small_gguf() -> Vec<u8> {
     w.to_bytes().unwrap()
 }
 
-/// Bytes of a GGUF file put together by hand, so that every field can be wrong.
+/// Builds the bytes of a GGUF file field by field, so that every field can be given a wrong value.
 #[derive(Clone, Default)]
 struct Raw(Vec<u8>);
 
 impl Raw {
-    /// Magic, version 3, counts.
+    /// Begins with the magic number, version 3, and the counts of tensors and metadata entries.
     fn head(tensors: u64, entries: u64) -> Raw {
         Raw::default().bytes(b"GGUF").u32(3).u64(tensors).u64(entries)
     }
@@ -54,7 +54,7 @@ impl Raw {
         self.u64(text.len() as u64).bytes(text.as_bytes())
     }
 
-    /// A u32 entry.
+    /// Adds a metadata entry of type u32.
     fn entry(self, key: &str, value: u32) -> Raw {
         self.text(key).u32(4).u32(value)
     }
@@ -77,14 +77,14 @@ impl Raw {
         ModelFile::from_slice("raw.gguf", &self.0)
     }
 
-    /// The error, which must be one line that names the file and contains `part`.
+    /// Checks that the file is refused with an error of one line that names the file and contains `part`.
     #[track_caller]
     fn refused(&self, part: &str) {
         refused(self.open(), "raw.gguf", part);
     }
 }
 
-/// Checks that this is an error of one line that names `file` and contains `part`.
+/// Checks that `result` is an error of one line that names `file` and contains `part`.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(result: Result<T, FileError>, file: &str, part: &str) {
     let error = result.expect_err("should be refused").to_string();

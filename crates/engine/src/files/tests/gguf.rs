@@ -95,7 +95,7 @@ fn a_tensor_of_another_file_gives_no_bytes_and_no_panic() {
 
 #[test]
 fn embedded_bytes_are_aligned_whatever_the_linker_did() {
-    // One of two neighbouring starts is not aligned.
+    // Of two starts that are one byte apart, at least one is not aligned.
     let bytes = small_gguf();
     let mut shifted = vec![0];
     shifted.extend(&bytes);

@@ -7,7 +7,7 @@ use super::{Raw, refused, small_gguf};
 fn a_file_cut_at_any_byte_is_an_error_of_one_line() {
     let bytes = small_gguf();
     let whole = ModelFile::from_slice("cut.gguf", &bytes).unwrap();
-    // What follows the last tensor is padding, without which nothing is lost.
+    // Only padding follows the last tensor; a file that is cut off there is complete.
     let end = whole.tensors().map(|t| t.offset + t.bytes).max().unwrap();
     assert!(end > 300 && end <= bytes.len());
     for length in 0..end {
