@@ -50,7 +50,7 @@ impl Plan<'_> {
             w.float("EPS", eps);
             eights(&mut w, "norm", Arg::In(1), self.site.ins[1].dtype, self.k);
         }
-        w.line(include_str!("gemv_lanes.wgsl"));
+        w.file(include_str!("gemv_lanes.wgsl"));
         self.weights(&mut w, |_| String::new());
         for o in 0..self.slices.len() {
             self.lanes_output(&mut w, o, &cut);

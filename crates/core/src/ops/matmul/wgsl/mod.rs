@@ -389,12 +389,12 @@ impl Plan<'_> {
         if lanes(&caps(self.site.target)).is_some_and(|n| n >= 8) {
             w.bind("x", "vec4<f32>", Arg::In(0), Access::Read);
             w.function("x_at(i: u32) -> f32", "x[i >> 2u][i & 3u]");
-            w.line(include_str!("stage_lanes.wgsl"));
+            w.file(include_str!("stage_lanes.wgsl"));
             return;
         }
         w.read("x", Arg::In(0), DType::F32);
-        w.line(include_str!("quantize_block.wgsl"));
-        w.line(include_str!("stage.wgsl"));
+        w.file(include_str!("quantize_block.wgsl"));
+        w.file(include_str!("stage.wgsl"));
     }
 
     /// Declares `floats_eight` for all rows. Returns the statements with which `main` must begin.
@@ -406,7 +406,7 @@ impl Plan<'_> {
         };
         eights(w, "norm", Arg::In(1), self.site.ins[1].dtype, self.k);
         w.float("EPS", eps);
-        w.line(include_str!("norm.wgsl"));
+        w.file(include_str!("norm.wgsl"));
         "    norm_factors(lid);\n    let n = g;"
     }
 

@@ -1,6 +1,16 @@
 // One element of row r of the windows, which stand one after the other. A sequence's window has OLD earlier rows, then its
 // rows of this step. old_at: the earlier rows, indexed by sequence or, IN_PLACE, by slot. x_at: this step's rows, CHANNELS
 // elements each.
+// header: defaults
+const OLD: u32 = 3u;
+const CHANNELS: u32 = 64u;
+const IN_PLACE: bool = true;
+fn x_at(i: u32) -> f32 { return 0.0; }
+fn old_at(i: u32) -> f32 { return 0.0; }
+fn batch_s() -> u32 { return 1u; }
+fn batch_span(seq: u32, field: u32) -> u32 { return 0u; }
+// header: end
+
 fn value(r: u32, c: u32) -> f32 {
     // The row's sequence is the last one whose window begins at or before r.
     var seq = 0u;
