@@ -2,7 +2,7 @@
 
 use crate::compile::layout::Layouts;
 use crate::compile::lower::lower;
-use crate::fuse::Fuse;
+use crate::fuse::{FRAGMENT_LAYOUT, Fuse};
 use crate::graph::{Graph, Source};
 use crate::ops::{Case, Op};
 use crate::reference::RefTensor;
@@ -140,10 +140,16 @@ pub fn on_target(sig: &Sig, target: Target, compute: Compute) -> Sig {
     Sig { role, ..sig.clone() }
 }
 
+/// The rules by which cases are planned. An op stays what it is; where a case has a reader of its output, the value between
+/// them may be in MMA fragment layout.
+pub fn case_rules() -> Fuse {
+    Fuse::only(FRAGMENT_LAYOUT)
+}
+
 /// The plan of a case on a target, as the selftest runs it; it needs no device.
 pub fn case_plan(case: &Case, target: Target) -> Result<Plan, ShapeError> {
     let (graph, ctx) = case_graph(case, target)?;
-    lower(graph, ctx, &Fuse::None, &Layouts::new(), "test")
+    lower(graph, ctx, &case_rules(), &Layouts::new(), "test")
 }
 
 /// The graph of a case: its op and the op that follows, with the inputs of both as weights and states, numbered in order.

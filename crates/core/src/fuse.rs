@@ -3,13 +3,14 @@
 use crate::fuse::rewrite::Rewrite;
 use crate::graph::{Graph, Node};
 use crate::lowering::Lowering;
+use crate::ops::LISTED_ONLY;
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::plan::Refusal;
 use onetrip_ir::text::distance;
 
 pub mod rewrite;
 pub mod rules;
-pub use rules::{RULES, Rule};
+pub use rules::{FRAGMENT_LAYOUT, RULES, Rule};
 
 /// How often each rule was applied, and where it was refused.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +50,11 @@ impl Fuse {
                 }
             }
         }
+    }
+
+    /// One rule by its name, and no other.
+    pub fn only(rule: &str) -> Fuse {
+        Fuse::Some(vec![rule.into()])
     }
 
     /// Whether the rule is to be applied.
@@ -130,6 +136,16 @@ fn apply(
             }
             done.map(|()| remove[0])
         }
+        Rewrite::Relayout { value, sig } => {
+            let maker = graph.producer(value).ok_or(None)?;
+            let before = std::mem::replace(&mut graph.values[value].sig, sig);
+            let has_kernel = |&n: &usize| has_kernel(graph, ctx, &graph.nodes[n], assume);
+            let done = [vec![maker], graph.consumers(value)].concat().iter().try_for_each(has_kernel);
+            if done.is_err() {
+                graph.values[value].sig = before;
+            }
+            done.map(|()| maker)
+        }
     }
 }
 
@@ -143,8 +159,13 @@ fn fits(graph: &Graph, ctx: &LoweringContext, node: &Node, assume: bool) -> Resu
         }
         Ok(_) => {}
     }
+    has_kernel(graph, ctx, node, assume)
+}
+
+/// The device has a kernel for a node, or is taken to have one, or the node is one of those that are never run.
+fn has_kernel(graph: &Graph, ctx: &LoweringContext, node: &Node, assume: bool) -> Result<(), Option<(String, String)>> {
     match node.op.lower(&graph.site(ctx, &node.ins, &node.outs)) {
-        Lowering::Gap(why) if !assume => refusal(why.into()),
+        Lowering::Gap(why) if !assume && why != LISTED_ONLY => Err(Some((node.name.clone(), why.into()))),
         _ => Ok(()),
     }
 }

@@ -238,6 +238,10 @@ pub fn candidates() -> Vec<Described> {
     [matmul::candidates(), attention::candidates(), delta_net::candidates()].concat()
 }
 
+/// Why ops that only listings of other engines have (states as values, windows, copies) have no kernel on GPUs. A listing is
+/// never run, so no rule is refused for it.
+pub const LISTED_ONLY: &str = "serves listings of other engines only, which are counted and not run";
+
 /// Checks the number of inputs of an op.
 pub fn want_inputs(op: &'static str, ins: &[Sig], n: usize) -> Result<(), ShapeError> {
     if ins.len() == n {

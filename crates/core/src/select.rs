@@ -58,6 +58,8 @@ pub struct Candidate<'a, S, T> {
 /// A language in which kernels are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Language {
+    /// Rust, on the CPU.
+    Cpu,
     /// CUDA C++.
     Cuda,
     /// WGSL.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use crate::price::{GROUP, LONG_K, STREAM_K, rounds};
 use onetrip_core::compile::layout::choose_layouts;
 use onetrip_core::compile::lower::lower;
-use onetrip_core::fuse::Fuse;
+use onetrip_core::fuse::{FRAGMENT_LAYOUT, Fuse};
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::Op;
 use onetrip_core::ops::attention::Attention;
@@ -173,7 +173,7 @@ impl Chain {
         Ok(self.graph.push(format!("probe{}", self.graph.nodes.len()), op, ins)?[0])
     }
 
-    /// The chain's plan on a target, op by op.
+    /// The chain's plan on a target: op by op, with values between ops in MMA fragment layout as plans of models have them.
     pub fn plan(&mut self, target: Target) -> Result<Plan, ShapeError> {
         let (t, s, _) = self.batch;
         let ctx = LoweringContext {
@@ -191,7 +191,7 @@ impl Chain {
             .filter(|&v| self.graph.values[v].sig.cache().is_none())
             .collect();
         let layouts = choose_layouts(&self.graph, target, Compute::Int8);
-        let mut plan = lower(self.graph.clone(), ctx, &Fuse::None, &layouts, "chain")?;
+        let mut plan = lower(self.graph.clone(), ctx, &Fuse::only(FRAGMENT_LAYOUT), &layouts, "chain")?;
         // A device copies a plan's outputs to the host after each run. Values that are outputs only to keep their slots apart
         // are removed from them.
         plan.outputs.truncate(1);

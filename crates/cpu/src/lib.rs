@@ -27,7 +27,7 @@ use pool::Pool;
 /// The device's name.
 const NAME: &str = "cpu";
 
-/// A recording of this device: the plan and what to do with its rows. It serves every batch of the plan's bucket.
+/// A recording of this device: the plan and its dispatches and stamps in order. It serves every batch of the plan's bucket.
 struct CpuRecording {
     plan: Arc<Plan>,
     entries: Vec<Entry>,
@@ -209,7 +209,7 @@ impl Device for CpuDevice {
                 };
                 if let Some(Code::Cpu(kernel)) = &plan.dispatches[*n].code {
                     let call = CpuCall { args, batch, bind, items, simd, worker, claims };
-                    // A worker that panics must still come to the barrier, or the others would wait for ever.
+                    // A worker that panics must still reach the barrier, or the others would wait for ever.
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| kernel(&call, scratch))) {
                         *panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
                     }
@@ -229,7 +229,8 @@ impl Device for CpuDevice {
         }
         self.overlaps += overlap.into_inner();
         self.counts.dispatches += rows.iter().flatten().count() as u64;
-        // What the pool did, not what it should have done. It waits for every job, and checks of guards meet at the barrier, too.
+        // These are the pool's own counts, not those of the plan: it waits for every job, and checks of guards use the barrier
+        // too.
         self.counts.barriers += self.pool.barriers() - barriers;
         self.counts.commits += self.pool.jobs() - jobs;
         self.counts.waits += self.pool.jobs() - jobs;

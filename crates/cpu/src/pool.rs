@@ -1,7 +1,8 @@
-//! The thread pool: worker threads, the caller among them, that run one job together, with a barrier they can wait at.
+//! The thread pool: workers (the calling thread is one of them) that run one job together and share a barrier.
 //!
-//! A decode step has a hundred fork–join barriers; each must cost about a microsecond. So workers spin at a barrier, and between
-//! jobs for a short while, before they sleep. (A work-stealing pool's join was measured at 3 to 8 µs with two threads.)
+//! A decode step has a hundred fork–join barriers; each must cost about a microsecond. So workers spin at a barrier, and
+//! between jobs they spin for a short while before they sleep. (The join of a work-stealing pool was measured at 3 to 8 µs
+//! with two threads.)
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -14,10 +15,10 @@ use onetrip_ir::cpu::scratch::Scratch;
 /// How long a worker spins for the next job before it sleeps.
 const SPIN: Duration = Duration::from_micros(300);
 
-/// Waits of a barrier before the waiter lets the system run something else.
+/// Spins at a barrier after which the waiter yields its processor once.
 const SPINS_BEFORE_YIELD: u32 = 1 << 9;
 
-/// What all workers of a job run: worker number, its scratch memory, the barrier.
+/// The function that every worker of a job runs; it gets the worker's number, its scratch memory and the barrier.
 pub type Job<'a> = dyn Fn(usize, &mut Scratch, &Barrier) + Sync + 'a;
 
 /// A barrier for a fixed number of workers.
@@ -32,7 +33,7 @@ impl Barrier {
         Barrier { workers, arrived: AtomicUsize::new(0), generation: AtomicU64::new(0) }
     }
 
-    /// Returns when all workers have come here. What they wrote before is visible to all after.
+    /// Returns when all workers have reached the barrier. Their earlier writes are visible to all of them afterwards.
     pub fn wait(&self) {
         let generation = self.generation.load(Ordering::Acquire);
         if self.workers == 1 {
@@ -121,7 +122,7 @@ impl Pool {
         self.jobs
     }
 
-    /// How often all workers met at the barrier so far, in all jobs.
+    /// Number of completed barriers so far, in all jobs.
     pub fn barriers(&self) -> u64 {
         self.shared.barrier.generation.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! The GPU's memory, kernels and ring of outputs: what the parts of this device work on.
+//! The state of the CUDA device: memory, loaded kernels, the ring of outputs, and where a batch's operands lie.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,30 +17,31 @@ use crate::nvrtc::{CompileError, Compiler};
 use crate::places::Places;
 use crate::recording::CudaRecording;
 
-/// Slots and operands begin at multiples of this.
+/// Alignment of slots and operands, in bytes.
 pub(crate) const ALIGN: u64 = 256;
-/// Bytes of zeroed words that kernels count in.
+/// Bytes of the zeroed workspace, where kernels keep split-K semaphores and other counters that begin at zero.
 pub(crate) const ZEROED_WORKSPACE_BYTES: u64 = 4 << 20;
-/// Outputs up to this size are copied to the host with every run; larger ones are expected to be read at once.
+/// Outputs of a run up to this many bytes in all are copied to pinned memory behind the run; larger ones stay in their slots
+/// and must be read before the next run.
 pub(crate) const STAGED: u64 = 64 << 20;
 
-/// What can be chosen when the device is opened.
+/// Options with which the device is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// Which GPU.
+    /// The driver's ordinal of the GPU.
     pub ordinal: usize,
-    /// Kernels wait for the end of the one before them.
+    /// No dependent launch: a kernel starts only when the one before it has ended.
     pub serial: bool,
-    /// One launch each, and the host waits behind every one: a failure is said at its dispatch.
+    /// The host launches every dispatch by itself and waits for it, so that a failure is reported at its own dispatch.
     pub sync: bool,
-    /// For tests: kernels in which every warp waits a random short while, of this seed, before what it waits for and before
-    /// it lets the next kernel begin.
+    /// For tests: the seed of short random delays. Every warp sleeps before the dependency wait and before it lets the next
+    /// kernel start.
     pub delays: Option<u32>,
-    /// Products of matrices run on our own kernels, though cuBLASLt may be there.
+    /// Matrix products run on our own kernels even where cuBLASLt is installed.
     pub own: bool,
     /// Folder for compiled kernels.
     pub cache: Option<PathBuf>,
-    /// Folders where libraries are looked for besides the usual places.
+    /// Folders that are searched for libraries besides the usual places.
     pub libraries: Vec<PathBuf>,
 }
 
@@ -58,22 +59,22 @@ pub enum OpenError {
     Driver(#[from] DriverError),
 }
 
-/// What a run left on the host.
+/// One entry of the ring: the pinned memory of a submission, for its batch words and its outputs.
 pub(crate) struct Kept {
-    /// The first run of the submission, and how many it has.
+    /// The first run of the submission; `ticks` is how many runs it has.
     pub(crate) run: u64,
     pub(crate) ticks: u64,
     pub(crate) done: Event,
-    /// Batch words on their way.
+    /// Batch words that are being copied to the device.
     pub(crate) words: Pinned,
-    /// Outputs of the runs, in order: where each begins, and how many bytes of it are here.
+    /// Outputs of the runs, in order; `at` has the offset and the byte count of each.
     pub(crate) outputs: Pinned,
     pub(crate) at: Vec<(u64, u64)>,
 }
 
 /// An NVIDIA GPU: its context, memory, loaded kernels, and graphs of recordings.
 pub struct CudaDevice {
-    // Memory goes before the context it is in.
+    // Fields drop in order: memory must be freed before its context (`gpu`, the last field).
     pub(crate) weights: Vec<Memory>,
     pub(crate) weight_at: Vec<u64>,
     pub(crate) states: Vec<Memory>,
@@ -87,7 +88,7 @@ pub struct CudaDevice {
     pub(crate) kernels: HashMap<Text, Kernel>,
     pub(crate) recording: Option<CudaRecording>,
     pub(crate) slots: Slots,
-    /// Rises when memory moves: graphs made before cannot be replayed.
+    /// Rises whenever memory is reallocated: a graph of an earlier generation holds old addresses and is not replayed.
     pub(crate) generation: u64,
     pub(crate) guard: bool,
     pub(crate) stamps: Vec<f64>,
@@ -159,12 +160,12 @@ impl CudaDevice {
         &self.properties
     }
 
-    /// What the compiler is asked for, and its version.
+    /// The compiler with its target architecture and version.
     pub fn compiler(&self) -> &Compiler {
         &self.compiler
     }
 
-    /// Compiles kernels that will be wanted, on all processors.
+    /// Compiles and loads the kernels that are not loaded yet, on all processors.
     pub fn prepare(&mut self, texts: &[Arc<Text>]) -> Result<(), DeviceError> {
         let mut wanted: Vec<&Arc<Text>> = texts.iter().filter(|t| !self.kernels.contains_key(&***t)).collect();
         wanted.sort_by(|a, b| a.source.cmp(&b.source));
@@ -177,14 +178,14 @@ impl CudaDevice {
             let code = code.map_err(|e| failed(e.to_string()))?;
             let load = |code: &[u8]| self.gpu.load(code, &text.entry, text.shared);
             let kernel = match load(&code) {
-                // What was kept of it may be damaged.
+                // The file in the kernel cache may be damaged: compile again.
                 Err(e) if e.kind == Kind::Other => {
                     let code = self.compiler.compile_anew(&text.entry, &text.source);
                     load(&code.map_err(|e| failed(e.to_string()))?)
                 }
                 loaded => loaded,
             };
-            // A kernel that failed before may be noticed here first: then the GPU is lost, and not this kernel damaged.
+            // The driver may report the fault of an earlier kernel here: then the GPU is lost, and this kernel is sound.
             let kernel = kernel.map_err(|e| self.failed(e))?;
             self.kernels.insert((**text).clone(), kernel);
         }
@@ -210,7 +211,7 @@ impl CudaDevice {
         Ok(())
     }
 
-    /// Copies the batch's words to the device, in order with everything else.
+    /// Copies the batch's words to the device in stream order.
     pub(crate) fn send_words(&mut self, words: &[u32], slot: usize) -> Result<(), DeviceError> {
         let bytes: &[u8] = bytemuck::cast_slice(words);
         if self.words.as_ref().is_none_or(|w| w.bytes < bytes.len() as u64) {
@@ -230,7 +231,7 @@ impl CudaDevice {
         self.gpu.write_later(at, &self.ring[slot].words, bytes.len()).map_err(|e| self.failed(e))
     }
 
-    /// The place of the ring for the next submission, when what was in it before is done.
+    /// The ring entry of the next submission, after the submission that used it before is done.
     pub(crate) fn free_place(&mut self) -> Result<usize, DeviceError> {
         let slot = (self.launches % RING as u64) as usize;
         if self.ring[slot].run > 0 {
@@ -251,9 +252,9 @@ impl CudaDevice {
         }
     }
 
-    /// Copies the outputs of the run to the host behind it, and marks its end.
+    /// Queues the copy of the run's outputs to the host behind the run, and records the event of its end.
     pub(crate) fn keep_outputs(&mut self, plan: &Plan, batch: &StepBatch, slot: usize) -> Result<(), DeviceError> {
-        // Rows are the batch's as a rule; what an output has beyond them (a convolution's window) is read from its slot.
+        // An output usually has the batch's rows. If it has more (a convolution's window), `output` reads it from its slot.
         let rows = batch.bind().t;
         let wanted = |slot: u64, width: usize| slot.min(rows * width as u64 * 4);
         let mut at = vec![];
@@ -281,14 +282,14 @@ impl CudaDevice {
 }
 
 impl CudaDevice {
-    /// What the driver refused, and what is known of it.
+    /// The device error for an error of the driver.
     pub(crate) fn failed(&self, e: DriverError) -> DeviceError {
         let hint = match e.kind {
             Kind::Memory => {
                 let why = format!("{e}; {}", self.memory_in_words());
                 return DeviceError::Full { device: self.name.clone(), at: String::new(), why };
             }
-            // Launches are not waited for, so the driver tells of a fault at any later call.
+            // Launches are asynchronous, so the driver reports a kernel's fault at any later call.
             Kind::Fatal if !self.options.sync => {
                 return DeviceError::Lost { device: self.name.clone(), why: e.to_string() };
             }
@@ -298,7 +299,7 @@ impl CudaDevice {
         DeviceError::Failed { device: self.name.clone(), at: String::new(), why: format!("{e}{hint}") }
     }
 
-    /// Memory for something, or why not.
+    /// Allocates device memory; `what` names its use in the error.
     pub(crate) fn allocate(&self, bytes: u64, what: &str) -> Result<Memory, DeviceError> {
         self.gpu.memory(bytes).map_err(|e| match e.kind {
             Kind::Memory => {

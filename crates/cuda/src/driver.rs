@@ -9,37 +9,37 @@ use onetrip_ir::target::CudaCaps;
 
 use crate::libs::Lib;
 
-/// Percent of L1 that kernels of a plan ask to have as shared memory if none of them has more than
-/// [`SMALL_SHARED`] bytes of it. Left alone the driver divides the cache for each kernel differently, and such neighbours seem
-/// to overlap less: a tick on an H200 with this went from 409 to 383 µs (Qwen2.5-0.5B Q4_0), 496 to 480 (F16), 1780 to 1714
-/// (Qwen3.5-9B Q4_0). 25 and 35 % did the same, 100 % was slower. Where some kernels need more, asking costs: for 8 sequences
-/// of Llama-8B Q4_0 from 2614 to 2657.
+/// Preferred shared-memory carveout, in percent of L1, of all kernels of a plan in which no kernel uses more than
+/// [`SMALL_SHARED`] bytes of dynamic shared memory. By default the driver chooses a carveout for each kernel, and neighbours
+/// with different carveouts seem to overlap less. With this one a tick on an H200 went from 409 to 383 µs
+/// (Qwen2.5-0.5B Q4_0), 496 to 480 (F16), 1780 to 1714 (Qwen3.5-9B Q4_0). 25 and 35 % did the same, 100 % was slower. In plans
+/// where some kernels need more shared memory it costs: 8 sequences of Llama-8B Q4_0 went from 2614 to 2657.
 pub const CARVEOUT: u32 = 50;
-/// See [`CARVEOUT`].
+/// Bytes of dynamic shared memory up to which [`CARVEOUT`] is asked for.
 pub const SMALL_SHARED: u32 = 48 * 1024;
 
-/// What the driver refused.
+/// An error that the driver returned.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}: {name} ({text})")]
 pub struct DriverError {
-    /// What was tried.
+    /// The call that failed, in words.
     pub what: String,
     /// The driver's name of the error.
     pub name: String,
     /// Its explanation.
     pub text: String,
-    /// What it means for what comes after it.
+    /// Whether later calls can still succeed.
     pub kind: Kind,
 }
 
-/// What an error of the driver means.
+/// The consequence of a driver error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Memory is short.
+    /// There is not enough memory.
     Memory,
     /// A kernel failed on the GPU: every later call in the context gives this error.
     Fatal,
-    /// This call was refused; others may be taken.
+    /// Only this call failed; later calls may succeed.
     Other,
 }
 
@@ -66,7 +66,7 @@ impl Kind {
     }
 }
 
-/// Turns a result of the driver into an error that says what was tried.
+/// Turns a result code of the driver into an error that names the call.
 pub fn check(code: cu::CUresult, what: impl FnOnce() -> String) -> Result<(), DriverError> {
     if code == cu::CUresult::CUDA_SUCCESS {
         return Ok(());
@@ -85,16 +85,16 @@ pub fn check(code: cu::CUresult, what: impl FnOnce() -> String) -> Result<(), Dr
     Err(DriverError { what: what(), name: read(name), text: read(text), kind: Kind::of(code) })
 }
 
-/// What a GPU is.
+/// Properties of a GPU.
 #[derive(Clone, Debug)]
 pub struct Properties {
-    /// Its number.
+    /// The driver's ordinal.
     pub ordinal: usize,
     /// Name of the GPU, as the driver gives it.
     pub name: String,
     /// Compute capability: 90 for 9.0.
     pub sm: u32,
-    /// SMs.
+    /// Number of SMs.
     pub sms: u32,
     /// Bytes of shared memory that a block may ask for.
     pub shared: u32,
@@ -107,7 +107,7 @@ pub struct Properties {
 }
 
 impl Properties {
-    /// What kernels may know of it.
+    /// The capabilities by which kernels are chosen.
     pub fn caps(&self) -> CudaCaps {
         CudaCaps { sm: self.sm, sms: self.sms, shared: self.shared, lt: false }
     }
@@ -179,8 +179,8 @@ fn properties(ordinal: usize, driver: i32) -> Result<Properties, DriverError> {
     })
 }
 
-/// A GPU's context. Everything made in it holds it: recordings outlive their device, and what they keep must not be given
-/// back to a context that is gone.
+/// A GPU's primary context. Everything that is made in it holds a reference: a recording may outlive its device, and its
+/// graphs must be destroyed before the context is released.
 struct Context {
     context: cu::CUcontext,
     device: cu::CUdevice,
@@ -208,7 +208,7 @@ impl Drop for Context {
 /// A GPU's context and the stream that everything runs in.
 pub struct Gpu {
     context: Arc<Context>,
-    /// The stream.
+    /// The one stream of all work.
     pub stream: cu::CUstream,
 }
 
@@ -247,7 +247,7 @@ impl Gpu {
         free as u64
     }
 
-    /// Waits until the stream has nothing left to do.
+    /// Waits until all work in the stream is done.
     pub fn wait(&self) -> Result<(), DriverError> {
         // SAFETY: the stream is alive.
         check(unsafe { cu::cuStreamSynchronize(self.stream) }, || "waiting for the GPU".into())
@@ -261,13 +261,13 @@ impl Gpu {
         Ok(Memory { at, bytes, context: self.context.clone() })
     }
 
-    /// Fills memory with a byte, in the order of the stream.
+    /// Fills memory with a byte, in stream order.
     pub fn fill(&self, at: u64, byte: u8, bytes: u64) -> Result<(), DriverError> {
         // SAFETY: callers name memory that they own.
         check(unsafe { cu::cuMemsetD8Async(at, byte, bytes as usize, self.stream) }, || "filling memory".into())
     }
 
-    /// Copies within the device, in the order of the stream.
+    /// Copies within the device, in stream order.
     pub fn copy(&self, from: u64, to: u64, bytes: u64) -> Result<(), DriverError> {
         // SAFETY: callers name memory that they own, as large as that.
         check(unsafe { cu::cuMemcpyDtoDAsync_v2(to, from, bytes as usize, self.stream) }, || "copying a state".into())
@@ -283,7 +283,7 @@ impl Gpu {
         })
     }
 
-    /// Copies to the device in the order of the stream; `from` must stay as it is until then.
+    /// Copies to the device in stream order; `from` must not change until the copy is done.
     pub fn write_later(&self, at: u64, from: &Pinned, bytes: usize) -> Result<(), DriverError> {
         debug_assert!(bytes <= from.bytes);
         // SAFETY: the pinned memory is as large and outlives the stream's work: its owner waits before it drops it.
@@ -301,7 +301,7 @@ impl Gpu {
         })
     }
 
-    /// Copies from the device in the order of the stream, to byte `start` of pinned memory.
+    /// Copies from the device in stream order, to byte `start` of pinned memory.
     pub fn read_part(&self, from: u64, to: &Pinned, start: usize, bytes: usize) -> Result<(), DriverError> {
         debug_assert!(start + bytes <= to.bytes);
         // SAFETY: as in `write_later`; the part lies within the pinned memory.
@@ -309,8 +309,8 @@ impl Gpu {
         check(code, || "copying outputs from the GPU".into())
     }
 
-    /// Copies rows from the device in the order of the stream: where the first begins, how far the next is from it, bytes of a
-    /// row, and how many; to byte `start` of pinned memory, `pitch` bytes apart.
+    /// Copies rows from the device in stream order. `rows` is the address of the first row, the stride in bytes, the bytes of a
+    /// row and the number of rows. They go to byte `start` of pinned memory, `pitch` bytes apart.
     pub fn read_rows(
         &self,
         (from, step, bytes, rows): (u64, u64, u64, usize),
@@ -362,7 +362,8 @@ impl Gpu {
         Ok(Kernel(function))
     }
 
-    /// Hands a kernel over. `dependent`: it may start before the one in front of it is done, and waits by itself.
+    /// Launches a kernel. With `dependent` (programmatic dependent launch) it may start before the kernel in front of it ends,
+    /// and executes the dependency wait itself.
     pub fn launch(&self, kernel: Kernel, args: &[u64], shape: Shape, dependent: bool) -> Result<(), DriverError> {
         let mut values = args.to_vec();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| (v as *mut u64).cast()).collect();
@@ -396,7 +397,7 @@ impl Gpu {
         check(code, || format!("launching {} groups of {} threads", shape.groups, shape.threads))
     }
 
-    /// Records what `launches` submits as a graph, instead of running it; it gives how many dispatches that were.
+    /// Captures the work that `launches` submits into a graph, without running it. `launches` returns its number of dispatches.
     pub fn record(&self, launches: impl FnOnce() -> Result<u64, DriverError>) -> Result<Graph, DriverError> {
         let mode = cu::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         let (mut graph, mut executable) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -416,7 +417,7 @@ impl Gpu {
         }
     }
 
-    /// Hands a graph over.
+    /// Launches a graph.
     pub fn replay(&self, graph: &Graph) -> Result<(), DriverError> {
         // SAFETY: graph and stream are alive.
         check(unsafe { cu::cuGraphLaunch(graph.executable, self.stream) }, || "launching a graph".into())
@@ -431,13 +432,13 @@ impl Gpu {
         Ok(Event { event, context: self.context.clone() })
     }
 
-    /// Notes where the stream is.
+    /// Records an event at the present end of the stream.
     pub fn mark(&self, event: &Event) -> Result<(), DriverError> {
         // SAFETY: event and stream are alive.
         check(unsafe { cu::cuEventRecord(event.event, self.stream) }, || "recording an event".into())
     }
 
-    /// Memory of the host that the GPU reaches by itself.
+    /// Pinned host memory.
     pub fn pinned(&self, bytes: usize) -> Result<Pinned, DriverError> {
         let mut at = std::ptr::null_mut();
         let bytes = bytes.max(4096);
@@ -467,21 +468,21 @@ unsafe impl Send for Kernel {}
 /// How a kernel is launched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Groups.
+    /// Number of thread blocks.
     pub groups: u32,
-    /// Threads of a group.
+    /// Threads of a block.
     pub threads: u32,
     /// Bytes of dynamic shared memory.
     pub shared: u32,
-    /// Percent of L1 that it would have as shared memory; none leaves that to the driver.
+    /// Preferred shared-memory carveout in percent of L1; without one the driver chooses.
     pub carveout: Option<u32>,
 }
 
 /// Device memory.
 pub struct Memory {
-    /// Where it begins.
+    /// Device address.
     pub at: u64,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
     context: Arc<Context>,
 }
@@ -536,7 +537,7 @@ pub struct Event {
 unsafe impl Send for Event {}
 
 impl Event {
-    /// Waits until the stream has come there.
+    /// Waits until the stream has reached the event.
     pub fn wait(&self) -> Result<(), DriverError> {
         // SAFETY: the event is alive.
         check(unsafe { cu::cuEventSynchronize(self.event) }, || "waiting for the GPU".into())
@@ -562,9 +563,9 @@ impl Drop for Event {
 /// A recorded graph.
 pub struct Graph {
     executable: cu::CUgraphExec,
-    /// Its nodes: a library may launch several kernels for a dispatch.
+    /// Number of nodes; a library may launch several kernels for one dispatch.
     pub nodes: usize,
-    /// Its dispatches.
+    /// Number of dispatches.
     pub launches: u64,
     context: Arc<Context>,
 }

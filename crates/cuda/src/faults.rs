@@ -1,8 +1,8 @@
-//! What is said of a kernel or memory that cannot be had.
+//! Error texts for a kernel that cannot be compiled and for memory that cannot be allocated.
 
 use onetrip_ir::plan::Dispatch;
 
-/// Where a kernel is wanted: its row, what that computes, and the formats of the weights that it reads.
+/// The place of a kernel in the plan: number and name of its dispatch, its op, and the formats of its weights.
 pub(crate) fn place(n: usize, d: &Dispatch) -> String {
     let weights = d.operands.iter().filter_map(|o| o.sig.as_ref()).filter(|s| s.is_weight()).map(|s| s.dtype.name());
     let mut formats: Vec<&str> = weights.collect();
@@ -11,7 +11,7 @@ pub(crate) fn place(n: usize, d: &Dispatch) -> String {
     format!(" at dispatch {n} ({}: {}, {}{of})", d.name, d.op, d.kernel_name())
 }
 
-/// What is free; where much is not, that another program may have it.
+/// Free and total memory in GB, with the hint that other programs may hold the rest.
 pub(crate) fn memory_in_words(free: u64, all: u64) -> String {
     let gb = |bytes: u64| bytes as f64 / 1e9;
     format!("{:.1} GB of its {:.1} GB are free, the rest is in use by this and other programs", gb(free), gb(all))

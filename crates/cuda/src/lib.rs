@@ -1,8 +1,8 @@
 //! The CUDA device: it compiles text, owns memory, launches and times. It knows no op.
 //!
-//! A plan is recorded once for each shape of batch as a graph and replayed: one submission a step. What changes from step
-//! to step lies in one buffer that is copied in front of it. Kernels are launched dependent on the one before: they may
-//! start early, fetch weights, and wait by themselves.
+//! A plan becomes one CUDA graph for each shape of batch, which is replayed with one submission a step. The data that changes
+//! from step to step lies in one buffer, which is copied to the device in front of the graph. Kernels use programmatic
+//! dependent launch: a kernel may start early and fetch weights before it executes the dependency wait.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Device for CudaDevice {
         let carveout = is_small.then_some(CARVEOUT);
         self.recording =
             Some(CudaRecording { plan: plan.clone(), entries: vec![], kernels, carveout, graphs: Default::default() });
-        // Errors come out of `encode`, which asks for each kernel again.
+        // An error is not lost: `encode` prepares each kernel again and reports it.
         let _ = self.gpu.enter();
         let _ = self.prepare(&texts);
     }
@@ -136,7 +136,7 @@ impl Device for CudaDevice {
         let bytes = r.plan.slot_bytes(batch.bind());
         self.place_slots(&bytes)?;
         self.send_words(&batch.words(), slot)?;
-        // Everything that a recorded launch holds: places of slots and numbers of groups.
+        // The key of a graph: everything that is fixed in its launches, the sizes of slots and the grids.
         let bind = batch.bind();
         let shape = bytes.iter().copied().chain(r.plan.dispatches.iter().map(|d| d.grid.eval(bind))).collect();
         self.submit_by(r, batch, shape)?;
@@ -246,7 +246,7 @@ impl TestDevice for CudaDevice {
 
 impl Drop for CudaDevice {
     fn drop(&mut self) {
-        // Nothing that is freed now may still be in use.
+        // The memory that is freed next may still be in use by the GPU.
         let _ = self.gpu.enter().and_then(|()| self.gpu.wait());
     }
 }

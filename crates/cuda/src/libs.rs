@@ -1,4 +1,4 @@
-//! The libraries of CUDA, opened at run time: which are there, where they were looked for, and how to get them.
+//! CUDA's libraries, opened at run time. An error says where a missing library was searched for and how to get it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -13,7 +13,7 @@ pub enum Lib {
     Driver,
     /// The run-time compiler.
     Nvrtc,
-    /// Products of matrices; everything runs without it, prompts more slowly.
+    /// cuBLASLt for matrix products; without it everything still runs, but prompts are slower.
     BlasLt,
 }
 
@@ -21,11 +21,11 @@ pub enum Lib {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is missing: looked for {}; {get}", looked.join(", "))]
 pub struct Missing {
-    /// What it is.
+    /// The library, in words.
     pub what: &'static str,
     /// Names and places that were tried.
     pub looked: Vec<String>,
-    /// What to do.
+    /// How to get it.
     pub get: &'static str,
 }
 

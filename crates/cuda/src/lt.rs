@@ -1,4 +1,4 @@
-//! cuBLASLt: products of matrices that NVIDIA's library computes, where it is installed.
+//! cuBLASLt: matrix products by NVIDIA's library, where it is installed.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -15,9 +15,9 @@ use onetrip_ir::kernel::Gemm;
 use crate::driver::{DriverError, Gpu, Kind, Memory};
 use crate::libs::{Lib, Missing};
 
-/// Memory that the library may use while it computes.
+/// Bytes of workspace that an algorithm of the library may use.
 const WORKSPACE: u64 = 32 << 20;
-/// Shapes whose choice of algorithm is kept.
+/// Number of shapes whose algorithm is kept.
 const KEPT: usize = 4096;
 
 /// Everything that the choice of an algorithm depends on.
@@ -31,7 +31,7 @@ struct Key {
     residual: bool,
 }
 
-/// A shape's descriptions and its algorithm.
+/// The library's descriptors of a shape, and the algorithm chosen for it.
 struct Product {
     product: lt::cublasLtMatmulDesc_t,
     weight: lt::cublasLtMatrixLayout_t,
@@ -100,7 +100,7 @@ impl Lt {
         let (Some(&out), Some(&c), 2..) = (args.last(), args.get(added), args.len()) else {
             return Err(wrong(CublasError(lt::cublasStatus_t::CUBLAS_STATUS_INVALID_VALUE)));
         };
-        // Without a residual nothing is read from there.
+        // With beta = 0 the library does not read C, so it may be the output.
         let (c, beta) = if residual { (c, 1f32) } else { (out, 0f32) };
         let mut known = self.known.lock().unwrap_or_else(|e| e.into_inner());
         if known.len() >= KEPT {
@@ -150,7 +150,7 @@ impl Lt {
         let float = lt::cudaDataType_t::CUDA_R_32F;
         let null = std::ptr::null_mut();
         let algorithm = lt::cublasLtMatmulAlgo_t { data: [0; 8] };
-        // What was made so far is given back where the rest is refused.
+        // If a later call fails, dropping `p` destroys the descriptors that were made before.
         let mut p = Product { product: std::ptr::null_mut(), weight: null, x: null, out: null, algorithm };
         p.product = result::create_matmul_desc(lt::cublasComputeType_t::CUBLAS_COMPUTE_32F, float)?;
         p.weight = result::create_matrix_layout(half, k, n, k as i64)?;

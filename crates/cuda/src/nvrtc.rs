@@ -1,4 +1,4 @@
-//! Compiling kernels at run time, each translation unit once a machine: results are kept in a folder.
+//! Compiles kernels at run time with NVRTC. A folder keeps the results, so a machine compiles each translation unit once.
 
 use std::ffi::{CString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ pub enum CompileError {
 /// The compiler for one architecture.
 #[derive(Debug)]
 pub struct Compiler {
-    /// What the compiler is asked for: `sm_90a`, or `compute_90` where it does not know the GPU's own.
+    /// The target architecture: `sm_90a`, or `compute_90` (PTX) where the compiler does not know the GPU's own.
     pub arch: String,
     /// Its version, major and minor.
     pub version: (i32, i32),
@@ -54,10 +54,10 @@ impl Compiler {
             sys::nvrtcGetNumSupportedArchs(&mut n);
         }
         let mut known = vec![0 as c_int; n.max(0) as usize];
-        // SAFETY: `known` has room for the number of architectures asked for above.
+        // SAFETY: `known` is as long as the number of architectures asked for above.
         unsafe { sys::nvrtcGetSupportedArchs(known.as_mut_ptr()) };
         let arch = match known.iter().map(|&a| a as u32).filter(|&a| a <= sm).max() {
-            // From 9.0 on, an architecture's own instructions need its exact name.
+            // From 9.0 on, architecture-specific instructions (wgmma) need the `a` suffix.
             Some(best) if best == sm => format!("sm_{sm}{}", if sm >= 90 { "a" } else { "" }),
             Some(best) => format!("compute_{best}"),
             None => format!("sm_{sm}"),
@@ -79,7 +79,7 @@ impl Compiler {
         Ok(code)
     }
 
-    /// As [`Compiler::compile`], but what is kept is not looked at and is replaced: for code that the driver does not take.
+    /// As [`Compiler::compile`], but ignores the cached file and replaces it: for a binary that the driver rejects.
     pub fn compile_anew(&self, entry: &str, source: &str) -> Result<Binary, CompileError> {
         let defines: Vec<&str> = self.defines.iter().map(String::as_str).collect();
         let code = self.compile_now(entry, source, &defines)?;

@@ -1,7 +1,7 @@
-//! Handing a run over: launches and graphs, grouped as the commit policy says.
+//! Submits a run as launches and graphs, grouped by the commit policy.
 //!
-//! `each` is a launch for every dispatch, `every:K` a graph of K, `tick` a graph of all, both made afresh each time;
-//! `replay` keeps the graph of a shape of batch once it is seen for the second time. Nothing here waits for the GPU.
+//! `each` launches every dispatch by itself. `every:K` captures a graph of K dispatches and `tick` one of all, anew for each
+//! run. `replay` captures a graph when a shape of batch comes for the second time, and keeps it. No policy waits for the GPU.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::driver::{DriverError, Graph, Kind, Shape};
 use crate::recording::{CudaRecording, GRAPHS};
 
 impl CudaDevice {
-    /// Launches dispatches one by one; stamps are events, from number `event` on. Gives how many dispatches that were.
+    /// Launches dispatches one by one and returns how many. With `event`, stamps are recorded as events from that number on.
     pub(crate) fn launch(
         &self,
         r: &CudaRecording,
@@ -45,10 +45,10 @@ impl CudaDevice {
                 continue;
             }
             let Some((kernel, text)) = &r.kernels[*n] else { continue };
-            // A row without work is submitted like any other: its group finds nothing to do.
+            // A dispatch without work is launched too, with one thread block that finds nothing to do.
             let groups = u32::try_from(d.grid.eval(bind)).unwrap_or(u32::MAX).max(1);
             let shape = Shape { groups, threads: text.workgroup, shared: text.shared, carveout: r.carveout };
-            // The first kernel waits for the copy in front of it; with stamps each is timed by itself.
+            // The first kernel must wait for the copy in front of it. With stamps no kernel may overlap its neighbour.
             let dependent = self.properties.sm >= 90 && event.is_none() && !is_first && !self.options.serial;
             let done = self.gpu.launch(*kernel, &args, shape, dependent);
             let done = done.and_then(|()| if self.options.sync { self.gpu.wait() } else { Ok(()) });
@@ -59,7 +59,7 @@ impl CudaDevice {
         Ok(launched)
     }
 
-    /// A graph of some dispatches.
+    /// Captures some dispatches as a graph. On an error, the number of the dispatch is given where it is known.
     fn graph_of(
         &self,
         r: &CudaRecording,
@@ -85,7 +85,7 @@ impl CudaDevice {
         Ok(graph)
     }
 
-    /// The policy; a host that waits behind every kernel cannot have them in a graph.
+    /// The commit policy. With `sync` it is `each`, since the host cannot wait for a kernel inside a graph.
     fn commit(&self) -> Commit {
         if self.options.sync { Commit::Each } else { self.how.commit }
     }
@@ -98,7 +98,7 @@ impl CudaDevice {
         (stamps(own, dispatches, how), how.timed && own == 0)
     }
 
-    /// Hands the run over, as the policy says. With stamps of the recording each dispatch is launched by itself.
+    /// Submits the run by the commit policy. If the recording has stamps, each dispatch is launched by itself.
     pub(crate) fn submit_by(
         &mut self,
         r: &CudaRecording,
@@ -123,7 +123,7 @@ impl CudaDevice {
         Ok(())
     }
 
-    /// The submissions of a run: `submitted` is told of each how many launches or graphs it was, and of how many
+    /// Makes the submissions of a run. After each, `submitted` gets its number of launches or graphs and its number of
     /// dispatches.
     fn submissions(
         &self,
@@ -135,7 +135,7 @@ impl CudaDevice {
         let (stamps, is_timed) = self.stamps_of(r);
         let launches = |entries: &[Entry]| dispatches(entries) as u64;
         if stamps > 0 && !is_timed {
-            // The first by itself: the GPU is at work from then on.
+            // The first dispatch is a submission of its own, so that `ahead` ends when the GPU has work.
             let (first, rest) = r.entries.split_at(groups(&r.entries, 1)[0].len());
             submitted(launches(first), self.launch(r, first, batch, Some(0))?);
             let stamps = first.len() - launches(first) as usize;
@@ -179,7 +179,7 @@ impl CudaDevice {
                         graph(kept)?;
                         submitted(1, kept.launches);
                     }
-                    // Seen before: from now on it is a graph.
+                    // The shape was seen before, or memory has moved: capture a graph and keep it.
                     Some(_) => {
                         let made = self.graph_of(r, &r.entries, batch)?;
                         graph(&made)?;

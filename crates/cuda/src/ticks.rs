@@ -1,9 +1,9 @@
-//! Several ticks in one submission: a graph of all their kernels, one copy of all their batches in front of it, and one of
-//! all their outputs behind it.
+//! Several ticks in one submission: one graph of all their kernels, one copy of all their batches in front of it, and a copy
+//! of each output's rows behind it.
 //!
-//! Ticks share slots, states and the last sampled ids; each has its own place for its batch and for its outputs. The first
-//! kernel of a tick is not launched dependent: it begins when the tick before is done. So what kernels may read before they
-//! wait (weights, the batch, what earlier ticks wrote to a cache) is as complete as in a submission of its own.
+//! Ticks share slots, states and the last sampled ids; each tick has memory of its own for its batch and its outputs. The first
+//! kernel of a tick does not use dependent launch: it starts when the tick before is done. So all data that kernels may read
+//! before the dependency wait (weights, the batch, cache rows of earlier ticks) is as complete as in a submission of its own.
 
 use onetrip_device_common::recording::{Entry, check_batch, kept};
 use onetrip_ir::batch::StepBatch;
@@ -17,7 +17,7 @@ use crate::recording::{CudaRecording, GRAPHS};
 /// Ticks that one submission may have.
 pub(crate) const MOST_TICKS: usize = 32;
 
-/// The batches' words one behind the other, each as long as the longest, and that length in bytes.
+/// The words of all batches, each padded to the length of the longest, and that stride in bytes.
 fn joined(batches: &[StepBatch]) -> (Vec<u32>, u64) {
     let all: Vec<Vec<u32>> = batches.iter().map(StepBatch::words).collect();
     let stride = all.iter().map(Vec::len).max().unwrap_or(0).next_multiple_of(ALIGN as usize / 4);
@@ -29,7 +29,7 @@ fn joined(batches: &[StepBatch]) -> (Vec<u32>, u64) {
 }
 
 impl CudaDevice {
-    /// Places of the ticks' own for outputs of these slot sizes.
+    /// Gives every tick memory of its own for the outputs; `bytes` are the sizes of the slots.
     fn place_outputs(&mut self, plan: &Plan, bytes: &[u64]) -> Result<(), DeviceError> {
         self.places.alone();
         let mut end = 0;
@@ -49,7 +49,7 @@ impl CudaDevice {
         Ok(())
     }
 
-    /// Launches every tick; the place of the last stays.
+    /// Launches every tick and returns the number of dispatches; `places` is left at the last tick.
     fn launch_ticks(&self, r: &CudaRecording, batches: &[StepBatch]) -> Result<u64, (Option<usize>, DriverError)> {
         let mut launched = 0;
         for (tick, batch) in batches.iter().enumerate() {
@@ -85,7 +85,7 @@ impl CudaDevice {
         let shape: Vec<u64> = [stride].into_iter().chain(bytes.iter().copied()).chain(grids).collect();
         let dispatches = self.replay_ticks(r, batches, shape)?;
 
-        // Each output's rows of all ticks at once, to where `output` finds them.
+        // One strided copy for each output takes its rows of all ticks to the pinned memory that `output` reads.
         self.places.tick.set(0);
         let rows = batches.iter().map(|b| b.bind().t).max().unwrap_or(0);
         let wanted = |&(slot, width): &(usize, usize)| bytes[slot].min(rows * width as u64 * 4);
@@ -114,7 +114,7 @@ impl CudaDevice {
         Ok((first..=self.runs).map(Ticket).collect())
     }
 
-    /// Replays the graph of these ticks, and gives its dispatches; makes it when it is first wanted.
+    /// Replays the graph of these ticks, captured on first use, and returns its number of dispatches.
     fn replay_ticks(&mut self, r: &CudaRecording, batches: &[StepBatch], shape: Vec<u64>) -> Result<u64, DeviceError> {
         let mut graphs = r.graphs.lock().unwrap_or_else(|e| e.into_inner());
         if let Some(Some((generation, graph))) = graphs.get(&shape)

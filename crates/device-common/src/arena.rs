@@ -1,6 +1,6 @@
-//! Slots of a step in one arena, and the bytes that show in tests whether a kernel wrote where it must not.
+//! Places the slots of a step in one arena; guard bytes show in tests whether a kernel wrote outside its slot.
 
-/// Fills slots and guards in tests: four of it are a NaN.
+/// The byte that fills slots and guards in tests; four of it are an f32 NaN.
 pub const POISON: u8 = 0xff;
 
 /// Guard bytes behind each slot in tests.
@@ -9,15 +9,15 @@ pub const GUARD: usize = 256;
 /// Where slots lie in one arena.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slots {
-    /// Where each begins and how long it is, in bytes.
+    /// Offset and size of each slot, in bytes.
     pub at: Vec<(u64, u64)>,
-    /// Bytes of all of them, guards included.
+    /// Bytes of the whole arena, guards included.
     pub bytes: u64,
 }
 
 impl Slots {
-    /// Slots of these sizes one behind the other, each from a multiple of `align` on and with `guard` bytes behind it. Sizes
-    /// that no memory has end at the largest there is.
+    /// Places slots of these sizes one behind the other, each at a multiple of `align` and with `guard` bytes behind it. Sums
+    /// saturate instead of wrapping around.
     pub fn place(sizes: impl IntoIterator<Item = u64>, align: u64, guard: u64) -> Slots {
         let (mut at, mut end) = (vec![], 0u64);
         for bytes in sizes {
@@ -38,14 +38,14 @@ impl Slots {
         &arena[at as usize..(at + bytes) as usize]
     }
 
-    /// The `guard` bytes behind every slot are as they were put.
+    /// Whether the `guard` bytes behind every slot still are the poison byte.
     pub fn are_guarded(&self, arena: &[u8], guard: usize) -> bool {
         let ends = self.at.iter().map(|(at, bytes)| (at + bytes) as usize);
         ends.into_iter().all(|end| is_intact(&arena[end..end + guard]))
     }
 }
 
-/// Guard bytes are as they were put.
+/// Whether all guard bytes still are the poison byte.
 pub fn is_intact(guard: &[u8]) -> bool {
     guard.iter().all(|b| *b == POISON)
 }

@@ -1,10 +1,10 @@
-//! What a recording holds, and for what a device refuses one.
+//! Entries of a recording, and the checks that devices make before they run one.
 
 use onetrip_ir::batch::StepBatch;
 use onetrip_ir::device::{DeviceError, Recording, SubmitMode};
 use onetrip_ir::plan::{Dispatch, Plan};
 
-/// What a recording does, in order.
+/// An entry of a recording, in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A dispatch of the plan, by its number.
@@ -13,12 +13,12 @@ pub enum Entry {
     Stamp,
 }
 
-/// Dispatches among entries.
+/// Number of dispatches among the entries.
 pub fn dispatches(entries: &[Entry]) -> usize {
     entries.iter().filter(|e| matches!(e, Entry::Dispatch(_))).count()
 }
 
-/// The entries in groups of `size` dispatches; what is behind the last dispatch goes with it.
+/// Splits the entries into groups of `size` dispatches; stamps behind the last dispatch belong to the last group.
 pub fn groups(entries: &[Entry], size: usize) -> Vec<&[Entry]> {
     let (mut all, mut start, mut since) = (vec![], 0, 0);
     for (at, entry) in entries.iter().enumerate() {
@@ -34,13 +34,12 @@ pub fn groups(entries: &[Entry], size: usize) -> Vec<&[Entry]> {
     all
 }
 
-/// Stamps of a run: the recording's `own`; where it has none and they are asked for, two for each submission of so many
-/// dispatches.
+/// Number of stamps of a run: the recording's `own`; if it has none and timing is on, two for each submission.
 pub fn stamps(own: usize, dispatches: usize, how: SubmitMode) -> usize {
     if how.timed && own == 0 { 2 * how.commit.submissions(dispatches) } else { own }
 }
 
-/// Dispatch `n` of a plan, or that the device has no kernel for it.
+/// Dispatch `n` of a plan, or an error if the device has no kernel for it.
 pub fn with_kernel<'a>(plan: &'a Plan, n: usize, device: &str) -> Result<&'a Dispatch, DeviceError> {
     let d = &plan.dispatches[n];
     match d.gap {
@@ -49,7 +48,7 @@ pub fn with_kernel<'a>(plan: &'a Plan, n: usize, device: &str) -> Result<&'a Dis
     }
 }
 
-/// The batch brings the rotary tables that the plan's kernels read.
+/// Checks that the batch has the rotary tables that the plan's kernels read.
 pub fn check_batch(plan: &Plan, batch: &StepBatch) -> Result<(), DeviceError> {
     let (have, want) = (batch.rope.len(), plan.ropes.len());
     match have == want {
@@ -58,7 +57,7 @@ pub fn check_batch(plan: &Plan, batch: &StepBatch) -> Result<(), DeviceError> {
     }
 }
 
-/// What a device keeps of a recording: a `T`, where it was this device that recorded it.
+/// The device's own type `T` inside a recording, or an error if another device recorded it.
 pub fn kept<'a, T: 'static>(recording: &'a Recording, device: &str) -> Result<&'a T, DeviceError> {
     let found = recording.0.downcast_ref::<Option<T>>().and_then(Option::as_ref);
     found.ok_or_else(|| DeviceError::Batch(format!("the recording is not one of the {device} device")))

@@ -3,9 +3,8 @@
 use onetrip_core::compile::lower::lower;
 use std::sync::Arc;
 
-use onetrip_core::cases::{PAGE_LEN, Rng, case_graph, random_batch, random_weight, uniform};
+use onetrip_core::cases::{PAGE_LEN, Rng, case_graph, case_rules, random_batch, random_weight, uniform};
 use onetrip_core::compile::layout::Layouts;
-use onetrip_core::fuse::Fuse;
 use onetrip_core::graph::Source;
 use onetrip_core::lowering::OpSite;
 use onetrip_core::ops::{Case, Op, USUAL_SIZE};
@@ -122,7 +121,7 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
     }
     let expected = eval_graph(&graph, &numbers, &ctx, &batch, &mut expected_states);
     // Layouts are in the signatures already.
-    let plan = lower(graph, ctx, &Fuse::None, &Layouts::new(), device.name());
+    let plan = lower(graph, ctx, &case_rules(), &Layouts::new(), device.name());
     let plan = Arc::new(plan.map_err(|e| wrong(e.to_string()))?);
     result.kernels = plan.dispatches.iter().map(|d| d.kernel_name()).collect();
     device.set_guards(true);

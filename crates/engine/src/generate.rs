@@ -1,4 +1,4 @@
-//! Text from a prompt: runs steps, decodes tokens as they come, stops where it should.
+//! Generates text from a prompt: runs steps, decodes tokens as they come, and stops by the stop conditions.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -12,15 +12,15 @@ use crate::tokenizer::Tokenizer;
 /// When to stop.
 #[derive(Clone, Debug, Default)]
 pub struct StopConditions {
-    /// New tokens at most.
+    /// Largest number of new tokens.
     pub n: usize,
-    /// Texts that end the answer; they are not part of it.
+    /// Stop texts: they end the answer and are not part of it.
     pub stop: Vec<String>,
     /// Do not stop at the model's end tokens.
     pub ignore_end: bool,
 }
 
-/// Why it stopped.
+/// The reason why a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
@@ -53,7 +53,7 @@ pub struct Generated {
     pub decode_s: f64,
 }
 
-/// Lets text through except what may become a stop text.
+/// Passes text on, but holds back an end that may become a stop text.
 #[derive(Default)]
 struct StopFilter {
     held: String,
@@ -68,7 +68,7 @@ impl StopFilter {
             self.held.truncate(at);
             return (std::mem::take(&mut self.held), true);
         }
-        // The longest end of the text that begins a stop text stays.
+        // Hold back the longest end of the text with which a stop text begins.
         let begins = |at: usize| stops.iter().any(|s| s.starts_with(&self.held[at..]));
         let keep = self.held.char_indices().map(|(at, _)| at).find(|&at| begins(at)).unwrap_or(self.held.len());
         let rest = self.held.split_off(keep);

@@ -1,4 +1,4 @@
-//! What a model definition writes with: named parts, in the order of the paper.
+//! The builder that model definitions use: one method for each op, called in the order of the paper.
 
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::OpDef;
@@ -46,7 +46,7 @@ pub enum BuildError {
 /// What is made of the logits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Want {
-    /// The next token of each sequence, with room for so many best tokens.
+    /// The next token of each sequence, with up to so many best tokens.
     Sample {
         /// Best tokens reported.
         top: usize,
@@ -79,7 +79,7 @@ impl<'a> GraphBuilder<'a> {
         GraphBuilder { config, graph, weights, cache_type, want, prefix, states }
     }
 
-    /// Adds what follows the logits and gives the graph and the states it needs.
+    /// Adds the ops behind the logits and returns the graph and the states that it needs.
     pub fn finish(mut self, logits: ValueId) -> Result<(Graph, Vec<Sig>), BuildError> {
         let out = match self.want {
             Want::Sample { top } => self.push("sample", Sample { top }, &[logits])?,
@@ -151,7 +151,7 @@ impl<'a> GraphBuilder<'a> {
         self.norm_of(x, name, self.config.head_dim)
     }
 
-    /// RMS norm of every `dim` numbers, times the weight of that name.
+    /// RMS norm of every `dim` elements, times the weight of that name.
     pub fn norm_of(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
         let weight = self.weight(&format!("{name}.weight"))?;
         let normed = self.push(name, RmsNorm::plain(self.config.eps, dim), &[x])?;
@@ -200,12 +200,12 @@ impl<'a> GraphBuilder<'a> {
         self.push(name, Elementwise::unary(f), &[x])
     }
 
-    /// Of every `group` numbers the `len` from `start` on.
+    /// A slice of every row: of each `group` elements the `len` from `start` on.
     pub fn slice(&mut self, x: ValueId, name: &str, group: usize, start: usize, len: usize) -> Made {
         self.push(name, Slice { group, start, len }, &[x])
     }
 
-    /// Every `dim` numbers divided by their length.
+    /// L2 norm: every `dim` elements divided by their Euclidean length.
     pub fn l2_norm(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
         self.push(name, L2Norm { eps: self.config.eps, dim, view: None }, &[x])
     }

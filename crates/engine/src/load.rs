@@ -1,4 +1,4 @@
-//! Loading a model on a device: its weights and caches, after a look at whether there is memory for them.
+//! Loads a model on a device: checks that there is memory for its weights and caches, then allocates and fills them.
 
 use std::collections::{HashMap, VecDeque};
 

@@ -1,4 +1,4 @@
-//! Whether a model and its caches fit a device's memory, and what would.
+//! Checks whether a model and its caches fit a device's memory, and computes the context or sequences that would fit.
 
 use onetrip_ir::formats::DType;
 
@@ -7,10 +7,10 @@ use crate::scheduler::PAGE_LEN;
 /// Why a model cannot be loaded for the texts that were asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
-    /// There is no room for any text.
+    /// The context has no positions.
     #[error("a context of no tokens")]
     NoContext,
-    /// The cache's type has blocks that do not divide a head.
+    /// The width of a head is not a multiple of the block size of the cache's type.
     #[error("heads of {dim} are no whole blocks of a cache of {}: use f16 or f32", cache.name())]
     CacheType {
         /// Elements of a head.
@@ -67,12 +67,12 @@ fn mb(bytes: &u64) -> f64 {
     *bytes as f64 / 1e6
 }
 
-/// What would fit where something does not.
+/// The largest request that would fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fits {
     /// As many sequences of so many positions each.
     Context(usize),
-    /// So many sequences of one page.
+    /// So many sequences of so many positions each.
     Sequences(usize, usize),
     /// No text at all: the weights alone are larger than so many bytes.
     Weights(u64),
@@ -94,7 +94,7 @@ pub(crate) struct Need {
 }
 
 impl Need {
-    /// Refuses what is more than the `have` bytes of a device.
+    /// Returns an error if weights and caches are larger than the `have` bytes of a device.
     pub fn check(self, have: u64, file: &str, device: &str) -> Result<(), MemoryError> {
         let Need { weights, caches, recurrent, pages, sequences } = self;
         let needed = weights.saturating_add(caches);

@@ -1,4 +1,4 @@
-//! A model before it runs: its file, shape, weights by name, and the plans of its page. Nothing is loaded yet.
+//! A model before it runs: its file, shape, weights by name, and the plans of its definition. Nothing is loaded yet.
 
 use onetrip_core::compile::layout::choose_layouts;
 use onetrip_core::compile::lower::lower_assuming;
@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use onetrip_core::compile::layout::Layouts;
 use onetrip_core::fuse::Fuse;
+use onetrip_core::graph::Graph;
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::formats::DType;
 use onetrip_ir::plan::Plan;
@@ -45,7 +46,7 @@ pub enum ModelError {
     /// Its configuration.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its page.
+    /// Its model definition.
     #[error(transparent)]
     Build(#[from] BuildError),
     /// A graph that cannot be lowered.
@@ -53,7 +54,7 @@ pub enum ModelError {
     Plan(String),
 }
 
-/// Which plan: classes of the batch, and what is made of the logits.
+/// The key of a plan: row buckets of the batch, and the output that is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanKey {
     /// Bucket of the number of tokens.
@@ -92,7 +93,7 @@ impl Model {
         Model::new(ModelFile::open(path)?, options)
     }
 
-    /// A model of an opened file: reads the configuration, finds every weight that the page names, chooses layouts.
+    /// A model of an opened file: reads the configuration, finds every weight that the model definition names, chooses layouts.
     pub fn new(file: ModelFile, options: ModelOptions) -> Result<Model, ModelError> {
         let config = Config::read(&file, &models::names())?;
         let file = Arc::new(file);
@@ -104,7 +105,8 @@ impl Model {
         Ok(model)
     }
 
-    fn graph(&mut self, want: Want) -> Result<(onetrip_core::graph::Graph, Vec<Sig>), ModelError> {
+    /// The graph as the model's definition writes it, before any rule, and the signatures of its states.
+    pub fn graph(&mut self, want: Want) -> Result<(Graph, Vec<Sig>), ModelError> {
         let name = self.config.arch.as_str();
         let define = MODELS.iter().find(|(arch, _)| *arch == name).map(|(_, define)| *define);
         let define = define.ok_or_else(|| ModelError::Plan(format!("no definition of architecture {name}")))?;

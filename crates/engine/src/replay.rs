@@ -1,4 +1,4 @@
-//! Running one recorded step again and again from the same states: whatever differs in a bit depends on time.
+//! Replays one recorded step again and again from the same states: an output that differs in a bit shows a race.
 
 use onetrip_ir::expr::Bind;
 use onetrip_ir::tensor::Role;
@@ -7,35 +7,35 @@ use crate::graph_builder::Want;
 use crate::model::PlanKey;
 use crate::step::{Engine, StepError};
 
-/// What came of the replays of a step.
+/// The outcome of the replays of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replays {
-    /// How often the step ran besides its first time.
+    /// Number of runs after the first one.
     pub times: usize,
-    /// Numbers of the output.
+    /// Number of elements of the output.
     pub numbers: usize,
-    /// Runs with an output that differs in a bit, and the first of them, with the first number that does.
+    /// Number of runs whose output differs in a bit.
     pub different: usize,
-    /// That one.
+    /// The first run that differs, and its first element that does.
     pub first: Option<(usize, usize)>,
     /// States that differ in a bit after the last run.
     pub states: Vec<usize>,
-    /// What the device counted from the third run on, by run: dispatches, submissions, waits. None of fewer runs, as a
-    /// recording may be kept only from the second on.
+    /// The device's counts per run, from the third run on: dispatches, submissions, waits. There are none with fewer runs,
+    /// because a device may keep a graph only from the second run on.
     pub counted: Option<[f64; 3]>,
-    /// The same of the plan.
+    /// The same counts as the plan predicts them.
     pub planned: [u64; 3],
 }
 
 impl Replays {
-    /// No bit differed, and what was counted is what the plan says.
+    /// Whether no bit differed and the device's counts are those of the plan.
     pub fn hold(&self) -> bool {
         let as_planned = |counted: [f64; 3]| counted == self.planned.map(|n| n as f64);
         self.different == 0 && self.states.is_empty() && self.counted.is_none_or(as_planned)
     }
 }
 
-/// A step that is replayed: the shape of its batch, and how often it runs besides its first time.
+/// A step that is replayed: the shape of its batch, and the number of runs after the first one.
 pub type Step = (Bind, usize);
 
 impl Engine {

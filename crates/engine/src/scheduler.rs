@@ -7,7 +7,7 @@ pub const PAGE_LEN: usize = 256;
 /// Recent tokens that the repeat penalty looks at.
 const HISTORY: usize = 64;
 
-/// One text in the making.
+/// One sequence: its tokens, its pages of the KV cache and its sampling parameters.
 #[derive(Clone, Debug)]
 struct Sequence {
     /// All tokens so far, prompt and generated.
@@ -25,9 +25,9 @@ pub struct Scheduler {
     free: Vec<u32>,
     /// Positions a sequence may have.
     context: usize,
-    /// The model keeps states that cannot go back to an earlier token.
+    /// The model has recurrent states, which cannot go back to an earlier token.
     recurrent: bool,
-    /// Sequence of each span of the batch that was handed out last.
+    /// The sequence of each span of the batch that `next` returned last.
     running: Vec<usize>,
 }
 
@@ -56,7 +56,7 @@ pub struct TokenOutput {
 }
 
 impl Scheduler {
-    /// Room for `sequences` sequences of at most `context` positions.
+    /// A scheduler with pages for `sequences` sequences of at most `context` positions each.
     pub fn new(context: usize, sequences: usize) -> Scheduler {
         let pages = pages_for(context) * sequences;
         Scheduler {
@@ -68,18 +68,18 @@ impl Scheduler {
         }
     }
 
-    /// For a model with recurrent states: each sequence has the slot of its number, and a text is continued only from
-    /// where its state stands; anything else runs from the start.
+    /// Says whether the model has recurrent states. If it has, a sequence is continued only from the token at which its state
+    /// stands; with any other beginning it runs from the start.
     pub fn recurrent(self, recurrent: bool) -> Scheduler {
         Scheduler { recurrent, ..self }
     }
 
-    /// Pages in all.
+    /// Number of pages for so many sequences of so many positions.
     pub fn pages(context: usize, sequences: usize) -> usize {
         pages_for(context) * sequences
     }
 
-    /// A new sequence, if there is room for one.
+    /// Adds an empty sequence and returns its number, unless all sequences are in use.
     pub fn add(&mut self, sample: SampleParams) -> Option<usize> {
         let seq = self.sequences.iter().position(|s| s.is_none())?;
         self.sequences[seq] = Some(Sequence { tokens: vec![], done: 0, pages: vec![], sample });
@@ -93,8 +93,8 @@ impl Scheduler {
         }
     }
 
-    /// Gives a sequence these tokens; what it has in the cache of the same beginning is kept. At least the last token
-    /// runs (again), since its logits are wanted. Gives the number of tokens kept.
+    /// Replaces the tokens of a sequence and keeps the cache of their common prefix. At least the last token runs (again),
+    /// since its logits are wanted. Returns the number of tokens kept.
     pub fn set_tokens(&mut self, seq: usize, tokens: &[u32]) -> usize {
         let Some(Some(s)) = self.sequences.get_mut(seq) else { return 0 };
         let same = s.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
@@ -104,7 +104,7 @@ impl Scheduler {
         s.done
     }
 
-    /// Changes how a sequence's tokens are chosen.
+    /// Changes the sampling parameters of a sequence.
     pub fn set_sample(&mut self, seq: usize, sample: SampleParams) {
         if let Some(Some(s)) = self.sequences.get_mut(seq) {
             s.sample = sample;
@@ -145,16 +145,17 @@ impl Scheduler {
         (!batch.ids.is_empty()).then_some(batch)
     }
 
-    /// The batch that `next` gave last may follow the one submitted before while that still runs: every id is known
-    /// here, or is the one that the same span of the batch before will sample. A repeat penalty has to know them all.
+    /// Whether the batch that `next` returned last may be submitted while the batch before it still runs: every token id is
+    /// known on the host, or is the id that the same span of the batch before will sample. A repeat penalty needs all ids on
+    /// the host.
     pub fn may_follow(&self, batch: &StepBatch, before: Option<&Running>) -> bool {
         let waits = batch.ids.contains(&PENDING_TOKEN);
         let counts_tokens = batch.seqs.iter().any(|s| s.sample.repeat_penalty != 1.0);
         !waits || (!counts_tokens && before.is_some_and(|b| b.0 == self.running))
     }
 
-    /// The batch that `next` gave last is submitted: its tokens count as done, and a token not known yet stands behind
-    /// every text that has run to its end.
+    /// Notes that the batch that `next` returned last is submitted: its tokens count as done, and every sequence of which all
+    /// tokens have run gets a pending token at its end.
     pub fn handed_over(&mut self, batch: &StepBatch) -> Running {
         for (&seq, span) in self.running.iter().zip(&batch.seqs) {
             let Some(Some(s)) = self.sequences.get_mut(seq) else { continue };
@@ -166,8 +167,8 @@ impl Scheduler {
         Running(self.running.clone())
     }
 
-    /// Takes what came out of a batch that was submitted: `sampled` has one row per span. Rows of sequences whose
-    /// tokens were not all run by it mean nothing and are dropped.
+    /// Stores the sampled tokens of a batch that was submitted: `sampled` has one row for each span. The row of a sequence is
+    /// dropped if the batch did not run it to its end (a chunk of a prompt).
     pub fn accept(
         &mut self,
         batch: &StepBatch,
@@ -186,13 +187,13 @@ impl Scheduler {
         out
     }
 
-    /// Takes what came out of the last batch, which has run to its end.
+    /// Stores the sampled tokens of the batch that `next` returned last, which is done already.
     pub fn take(&mut self, batch: &StepBatch, sampled: impl Fn(usize) -> TokenOutput) -> Vec<TokenOutput> {
         let running = self.handed_over(batch);
         self.accept(batch, &running, sampled)
     }
 
-    /// Tokens of a sequence that are known.
+    /// Number of tokens of a sequence that are known on the host.
     pub fn known(&self, seq: usize) -> usize {
         let tokens = self.tokens(seq);
         tokens.iter().position(|&id| id == PENDING_TOKEN).unwrap_or(tokens.len())

@@ -24,7 +24,7 @@ pub enum StepError {
     /// The device failed or refused.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The model gives no numbers to choose a token by, after so many tokens.
+    /// The logits after so many tokens are not finite, so no token can be sampled.
     #[error("the logits after {0} tokens are not finite: the weights are damaged or the precision is too low")]
     Logits(usize),
     /// A text is longer than the context.
@@ -45,7 +45,7 @@ pub enum StepError {
         /// Name of the device.
         device: String,
     },
-    /// There is no memory for the model.
+    /// The model does not fit the memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
     /// What was asked for cannot be done.
@@ -60,9 +60,9 @@ pub struct Recorded {
     pub(crate) recording: Recording,
 }
 
-/// A batch that was submitted and not read back.
+/// A tick that was submitted and whose output was not read back yet.
 pub(crate) struct Flight {
-    /// Number of the submission that it is part of.
+    /// Number of the submission of which it is part.
     launch: u64,
     run: Ticket,
     plan: Arc<Plan>,
@@ -70,8 +70,8 @@ pub(crate) struct Flight {
     running: Running,
 }
 
-/// Tokens of a step whose logits are all wanted, as a rule: those of 128 rows of a large vocabulary are 78 MB, of 512 they
-/// would be 311 MB.
+/// Usual number of tokens in a step that returns the logits of every row. Of a large vocabulary, the logits of 128 rows are
+/// 78 MB; those of 512 would be 311 MB.
 pub const LOGIT_ROWS: usize = 128;
 
 /// A loaded model on a device.
@@ -105,24 +105,25 @@ impl Engine {
         &*self.device
     }
 
-    /// The sequences. Steps that are still in flight are forgotten: what is asked or changed here is about tokens known.
+    /// The scheduler, for callers that read or change sequences. Steps in flight are dropped first, so that every token in it
+    /// is known.
     pub fn scheduler(&mut self) -> &mut Scheduler {
         if !self.flights.is_empty() {
             self.flights.clear();
-            // What goes wrong there is said again when the next step is read.
+            // A failure is reported again when the next step is read.
             let _ = self.device.wait();
         }
         self.scheduler.settle();
         &mut self.scheduler
     }
 
-    /// Changes how steps are handed to the device; those in flight are forgotten.
+    /// Changes how steps are submitted to the device; steps in flight are dropped.
     pub fn set_submit_mode(&mut self, how: SubmitMode) -> Result<(), StepError> {
         self.scheduler();
         Ok(self.device.set_submit_mode(how)?)
     }
 
-    /// Tokens of a sequence that are known, while steps may be in flight.
+    /// Number of tokens of a sequence that are known on the host, while steps may be in flight.
     pub fn known(&self, seq: usize) -> usize {
         self.scheduler.known(seq)
     }
@@ -137,7 +138,7 @@ impl Engine {
         self.vocabulary
     }
 
-    /// Room for so many best tokens in every answer.
+    /// Sets how many best tokens every step can report for a sequence.
     pub fn set_top(&mut self, top: usize) {
         self.top = top;
     }
@@ -152,19 +153,19 @@ impl Engine {
         Ok(&self.plans[&key])
     }
 
-    /// From now on hands up to `ticks` decode ticks over in one submission. A text that ends in the middle of it has had the
-    /// rest run for nothing.
+    /// Sets how many decode ticks one submission may have. If a text ends in the middle of a submission, the ticks behind its
+    /// end are wasted.
     pub fn set_ticks(&mut self, ticks: usize) -> Result<(), StepError> {
         check_ticks(&*self.device, ticks)?;
         self.ticks = ticks;
         Ok(())
     }
 
-    /// One step: batches go to the device as long as it likes some in flight, and the tokens of the oldest come back;
-    /// none when nothing is left to run.
+    /// One step: submits batches until the device has as many in flight as it takes, then waits for the oldest and returns its
+    /// tokens. Returns `None` when nothing is left to run.
     pub fn step(&mut self) -> Result<Option<Vec<TokenOutput>>, StepError> {
-        // Single ticks follow each other without a gap. Of several in one submission a text may end with the first: the next
-        // ones wait until all are read, so that no more than the rest of one submission is run for nothing.
+        // Single ticks are pipelined without a gap. With several ticks in a submission, a text may end with the first of them:
+        // the next submission waits until all are read, so that at most the rest of one submission is wasted.
         let most = if self.ticks > 1 { self.ticks } else { self.device.in_flight() };
         while self.flights.len() + self.ticks <= most && self.submissions() < self.device.in_flight() {
             let group = self.group()?;
@@ -203,15 +204,15 @@ impl Engine {
         }
     }
 
-    /// The batches of the next submission: one, or several decode ticks of the same sequences. None where all that is left
-    /// has to know what is in flight, or nothing is left.
+    /// The batches of the next submission: one batch, or several decode ticks of equally many sequences. It is empty if nothing
+    /// is left to run, or if the next batch needs token ids that are still in flight.
     fn group(&mut self) -> Result<Vec<(StepBatch, Running)>, StepError> {
         let mut group: Vec<(StepBatch, Running)> = vec![];
         while group.len() < self.ticks {
             let Some(batch) = self.scheduler.next(self.device.target().step_rows()) else { break };
             let is_first = group.is_empty();
             let before = group.last().map(|(_, running)| running).or(self.flights.back().map(|f| &f.running));
-            // A device that runs to the end has no flights: then every id is known.
+            // Without flights every id is known on the host, so the first batch may always run.
             let may_follow = self.scheduler.may_follow(&batch, before);
             if !may_follow && (!is_first || !self.flights.is_empty()) {
                 break;
@@ -233,7 +234,7 @@ impl Engine {
         Ok(group)
     }
 
-    /// Hands a batch to the device.
+    /// Submits a batch with the plan of its bucket.
     fn submit_batch(&mut self, batch: &mut StepBatch, want: Want) -> Result<(Ticket, Arc<Plan>), StepError> {
         let key = PlanKey::of(batch.ids.len(), batch.seqs.len(), want);
         self.recorded(key)?;
@@ -242,7 +243,7 @@ impl Engine {
         Ok((self.device.submit(recording, batch)?, plan.clone()))
     }
 
-    /// Runs a batch and gives what was wanted: sampled rows, or logits.
+    /// Runs a batch and returns its first output: rows of `sample`, or logits, as `want` says.
     pub(crate) fn run(&mut self, batch: &mut StepBatch, want: Want) -> Result<Vec<f32>, StepError> {
         let (run, plan) = self.submit_batch(batch, want)?;
         let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
@@ -282,7 +283,7 @@ impl Engine {
     }
 }
 
-/// Refuses so many ticks a submission where the device cannot take them.
+/// Returns an error if the device does not take so many ticks in one submission.
 pub fn check_ticks(device: &dyn Device, ticks: usize) -> Result<(), StepError> {
     let most = device.most_ticks();
     match (1..=most).contains(&ticks) {
@@ -295,7 +296,8 @@ fn in_words(most: usize) -> String {
     if most == 1 { "one tick".into() } else { format!("1 to {most} ticks") }
 }
 
-/// A row of the op `sample`.
+/// Decodes an output row of the op `sample`: the bits of the token id, its log-probability, then pairs of id bits and
+/// log-probability of the best tokens, ended by a NaN.
 fn sampled(row: &[f32], span: &SeqSpan) -> TokenOutput {
     let asked = span.sample.top > 0;
     let top = row[2..].chunks_exact(2).take_while(|p| !p[1].is_nan()).map(|p| (p[0].to_bits(), p[1])).collect();

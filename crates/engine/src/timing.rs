@@ -63,8 +63,8 @@ impl Engine {
         Ok(Recorded { plan, recording })
     }
 
-    /// Records only those dispatches of the plan of a bucket of batches: what a tick takes without the others is what they add to
-    /// it, and without any what remains is submitting and waiting.
+    /// Records only some dispatches of the plan of a bucket of batches. The time that a tick saves without the others is their
+    /// marginal cost; the time of a tick without any dispatch is that of submitting and waiting.
     pub fn record_rows(&mut self, key: PlanKey, is_kept: &dyn Fn(usize) -> bool) -> Result<Recorded, StepError> {
         let plan = &self.recorded(key)?.plan;
         let kept = plan.dispatches.iter().enumerate().filter(|(n, _)| is_kept(*n)).map(|(_, d)| d.clone()).collect();
@@ -83,7 +83,7 @@ impl Engine {
         Ok((run, start.elapsed().as_secs_f64()))
     }
 
-    /// Seconds of one of `n` runs of a recording in a row: the host hands the next one over while the device is at work.
+    /// Seconds per run of `n` pipelined runs of a recording: the host submits the next run while the device works.
     pub fn burst(&mut self, recorded: &Recorded, batch: &mut StepBatch, n: usize) -> Result<f64, StepError> {
         batch.fill_rope(&recorded.plan.ropes);
         let start = Instant::now();

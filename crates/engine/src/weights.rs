@@ -1,4 +1,4 @@
-//! The weights of a model: found by GGUF's names whatever the file, and made ready in the layout that the plans want.
+//! The weights of a model: found by GGUF's names in files of any format, and converted to the layout that the plans read.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -24,7 +24,7 @@ struct Entry {
     dtype: DType,
     rows: usize,
     width: usize,
-    /// Its index in graphs, and how many of them its shards take.
+    /// Index of the first shard in graphs; `shards` is the number of indices.
     first: usize,
     shards: usize,
 }
@@ -35,8 +35,8 @@ impl Entry {
     }
 }
 
-/// The list of weights that graphs name by index. It grows while the first graph is built. A weight that is larger than what
-/// a device binds at once takes an index for each of its shards.
+/// The list of weights that graphs name by index. It grows while the first graph is built. A weight that is larger than a
+/// device's largest binding is split into shards, each with an index of its own.
 pub struct Weights {
     file: Arc<ModelFile>,
     arch: String,
@@ -396,14 +396,14 @@ impl Make {
     }
 }
 
-/// Where a matrix goes: up to three parts, each with its bytes for 16 rows.
+/// The memory that a converted matrix is written to: up to three planes, and the bytes of 16 rows in each.
 struct Parts<'a> {
     unit: [usize; 3],
     planes: [&'a mut [u8]; 3],
 }
 
 impl<'a> Parts<'a> {
-    /// The parts of the next `units` times 16 rows.
+    /// Splits off the memory of the next `units` times 16 rows in each plane.
     fn take(&mut self, units: usize) -> [&'a mut [u8]; 3] {
         let mut i = 0;
         self.planes.each_mut().map(|plane| {
@@ -414,14 +414,14 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Writes 16 stored rows into their parts; the last argument are the bytes of a row.
+/// Writes 16 stored rows into their planes; the last argument is the number of bytes of a row.
 type Put<'a> = &'a (dyn Fn(&[u8], [&mut [u8]; 3], usize) + Sync);
 
 /// Writes a matrix in another type, layout, or both, 16 rows at a time. Works on this thread and on as many more as the
 /// system gives, up to `threads` in all.
 fn convert(e: &Entry, stored: &[u8], threads: usize, parts: Parts, put: Put) {
     let (from, to) = (e.stored.row_bytes(e.width).unwrap_or(1), e.dtype.row_bytes(e.width).unwrap_or(1));
-    // Some shares for each thread, so that none waits long for another.
+    // Four shares for each thread, so that no thread waits long for another at the end.
     let share = (stored.len() / from).div_ceil(16).div_ceil(threads.max(1) * 4).max(1);
     let unit = parts.unit;
     let rest = Mutex::new((stored.chunks(share * 16 * from), parts));

@@ -102,11 +102,11 @@ impl Item {
 /// What a listing says of itself.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
-    /// The engine.
+    /// Name of the engine whose nodes were recorded.
     pub engine: String,
-    /// The model.
+    /// Name of the model that it ran.
     pub model: String,
-    /// When it was recorded.
+    /// Day of the recording, as the file writes it.
     pub date: String,
     /// Its step is a decode step: one token a sequence.
     pub is_decode: bool,

@@ -34,7 +34,7 @@ fn device() -> &'static Result<Mutex<CudaDevice>, String> {
 /// One test per op for its results, one per op and generation for its texts, and one per model for its plans.
 pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = vec![];
-    for op in Op::NAMES {
+    for op in crate::ops::on_gpus() {
         tests.push(Trial::ignorable_test(format!("op/{op}/cuda"), move || match device() {
             Err(why) => Ok(Completion::ignored_with(format!("not run: {why}"))),
             Ok(device) => {

@@ -9,7 +9,7 @@ use onetrip_ir::simd::Isa;
 use onetrip_ir::target::Compute;
 
 use crate::harness::{
-    Answers, CHUNK, Options, difference, differences, exceeds, forced, load, only, root_mean_square, sequences,
+    Answers, CHUNK, Options, difference, differences, exceeds, forced, load, root_mean_square, sequences,
 };
 use crate::shape::Tensor;
 use crate::small::{Small, naive_logits};
@@ -154,7 +154,7 @@ fn rules(arch: &'static str, o: &Options, tolerance: f32) -> Result<(), Failed> 
         let file = small(arch, wide, format)?;
         let plain = answers(&file, &o.fused(Fuse::None))?;
         // The matrices of two formats are enough for every rule alone; the others see all rules together.
-        let alone = RULES.iter().filter(|_| name == "q8_0" || name == "f32").map(|rule| only(rule.name));
+        let alone = RULES.iter().filter(|_| name == "q8_0" || name == "f32").map(|rule| Fuse::only(rule.name));
         for fuse in alone.chain([Fuse::All]) {
             let have = answers(&file, &o.fused(fuse.clone()))?;
             within(&format!("{name}, {fuse:?} against no rule"), differences(&plain, &have), tolerance)?;

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::fuse::{Fuse, RULES, Rule};
+use onetrip_core::fuse::{FRAGMENT_LAYOUT, Fuse, RULES, Rule};
 use onetrip_cost::{Pricer, Profile};
 use onetrip_engine::model::Model;
 use onetrip_engine::{profiles, renamed, shape};
@@ -48,6 +48,20 @@ fn columns() -> Result<Vec<Column>, Failed> {
         all.push(Column { name, file, model: Model::new(shape::open(shape)?, options("cpu"))? });
     }
     Ok(all)
+}
+
+/// Where the rule fires that finds nothing on the CPU.
+fn on_tensor_cores() -> Result<String, Failed> {
+    let bind = Bind { t: 32, s: 32, l: BIND.l };
+    let mut hits = vec![];
+    for model in published() {
+        let plan = model.model_for(options("cuda"))?.plan_with(key(bind), &Fuse::All, false)?;
+        hits.push(format!("{} times in {}", fired(&plan, FRAGMENT_LAYOUT), model.name));
+    }
+    Ok(format!(
+        "`{FRAGMENT_LAYOUT}` is for tensor cores. On CUDA, where 32 sequences decode, it fires {}.",
+        hits.join(", ")
+    ))
 }
 
 fn fired(plan: &Plan, rule: &str) -> usize {
@@ -94,6 +108,7 @@ pub fn text() -> Result<String, Failed> {
         [] => writeln!(out, "\nEvery rule fires somewhere here.")?,
         some => writeln!(out, "\nNever fires in these plans: {}.", some.join(", "))?,
     }
+    writeln!(out, "\n{}", on_tensor_cores()?)?;
     match fired(&listed, "elementwise-chain") {
         0 => writeln!(
             out,
@@ -110,7 +125,7 @@ pub fn text() -> Result<String, Failed> {
         writeln!(out, "\n### {name}\n\n*Finds* {finds}. *Makes* {makes}. *Because* {because}.")?;
         let rows = gains(&mut columns, &plans, rule.name, &profile, &measured)?;
         match rows.is_empty() {
-            true => writeln!(out, "\nIt fires in none of the models at decode.")?,
+            true => writeln!(out, "\nIt fires in none of the models where one sequence decodes on the CPU.")?,
             false => {
                 writeln!(out, "\n| model | threads | predicted µs | measured µs (min–max) | |\n|---|--:|--:|--:|---|")?;
                 rows.iter().try_for_each(|row| writeln!(out, "{row}"))?;

@@ -78,6 +78,13 @@ impl Emulated {
         })
     }
 
+    /// A device of so few SMs that launches have few groups: each costs a processor time.
+    pub fn with_sms(sms: u32) -> Option<Emulated> {
+        let mut emulated = Emulated::new()?;
+        emulated.caps.sms = sms;
+        Some(emulated)
+    }
+
     fn place_slots(&mut self, plan: &Plan, batch: &StepBatch) {
         self.slots = Slots::place(plan.slot_bytes(batch.bind()), 256, GUARD as u64);
         self.arena = AlignedBytes::zeroed(self.slots.bytes.max(1) as usize);
@@ -276,7 +283,7 @@ pub fn tests() -> Vec<Trial> {
         let run = move || cases(op, false);
         Trial::test(format!("op/{op}/cuda-emulated"), run).with_ignored_flag(ignored)
     };
-    let mut tests: Vec<Trial> = Op::NAMES.iter().map(|op| test(op)).collect();
+    let mut tests: Vec<Trial> = crate::ops::on_gpus().map(test).collect();
     tests.push(Trial::test("emulated/tiny answers as on the CPU", || whole(&tiny()?)).with_ignored_flag(ignored));
     let library = || cases("matmul", true);
     tests.push(Trial::test("op/matmul/cuda-emulated with a library", library).with_ignored_flag(ignored));

@@ -1,4 +1,5 @@
-//! Values that go from one op to the next as rounded pieces: where a plan has them, and that no bit of a result changes.
+//! Values that go from one op to the next in MMA fragment layout: where the rule makes them, and that no bit of a result
+//! changes.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use libtest_mimic::{Failed, Trial};
 use onetrip_core::cases::{Rng, on_target, random_batch, random_weight};
 use onetrip_core::compile::layout::Layouts;
 use onetrip_core::compile::lower::lower;
-use onetrip_core::fuse::Fuse;
+use onetrip_core::fuse::{FRAGMENT_LAYOUT, Fuse, fuse};
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::USUAL_SIZE;
 use onetrip_core::ops::attention::{Attention, Gate};
@@ -16,6 +17,7 @@ use onetrip_core::ops::matmul::Matmul;
 use onetrip_core::ops::rope::Rope;
 use onetrip_core::probe::Silent;
 use onetrip_core::record::record;
+use onetrip_core::reference::{RefState, RefTensor, eval_graph};
 use onetrip_ir::batch::RopeSpec;
 use onetrip_ir::context::LoweringContext;
 use onetrip_ir::device::{Device, TestDevice, WeightData};
@@ -40,6 +42,7 @@ pub fn tests() -> Vec<Trial> {
     };
     vec![
         Trial::test("fragment_layout/are what one matmul of 9 to 64 rows rounds", where_they_are),
+        Trial::test("fragment_layout/is refused, with the kernel's reason, where attention cannot write it", refused),
         Trial::test("fragment_layout/save a dispatch each and change no bit", same).with_ignored_flag(ignored),
     ]
 }
@@ -65,6 +68,7 @@ struct Form {
     ffn: usize,
     gated: bool,
     dtype: DType,
+    cache: DType,
     compute: Compute,
     target: Target,
     seen: Seen,
@@ -79,6 +83,7 @@ impl Default for Form {
             ffn: 384,
             gated: false,
             dtype: DType::Q4_0,
+            cache: DType::F16,
             compute: Compute::Int8,
             target: Target::Cuda(CudaCaps::default()),
             seen: Seen::Nobody,
@@ -119,7 +124,7 @@ impl Form {
         let o = weight(matrix(WIDTH, q_width));
         let [gate, up] = [(); 2].map(|_| weight(matrix(self.ffn, WIDTH)));
         let down = weight(matrix(WIDTH, self.ffn));
-        let cache = Sig::state(Cache { heads: kv_heads, dim: DIM }, DType::F16);
+        let cache = Sig::state(Cache { heads: kv_heads, dim: DIM }, self.cache);
         l.states = vec![cache; 2];
         let [keys, values] = [0, 1].map(|i| l.graph.source("cache", l.states[i].clone(), Source::State(i)));
 
@@ -151,20 +156,23 @@ impl Form {
         Ok(l)
     }
 
-    fn plan(&self, graph: Graph) -> Result<Plan, Failed> {
-        let ctx = LoweringContext {
+    fn plan(&self, graph: Graph, fuse: &Fuse) -> Result<Plan, Failed> {
+        Ok(lower(graph, self.ctx(), fuse, &Layouts::new(), "test")?)
+    }
+
+    fn ctx(&self) -> LoweringContext {
+        LoweringContext {
             tokens: RowBucket::of(self.rows as usize),
             seqs: RowBucket::of(self.seqs as usize),
             one_each: self.rows == self.seqs,
             compute: self.compute,
             target: self.target,
-        };
-        Ok(lower(graph, ctx, &Fuse::None, &Layouts::new(), "test")?)
+        }
     }
 
-    /// Who makes pieces, and who reads them.
-    fn pieces(&self) -> Result<[Vec<String>; 2], Failed> {
-        let plan = self.plan(self.layer()?.graph)?;
+    /// Who writes values in fragment layout, and who reads them.
+    fn fragments(&self) -> Result<[Vec<String>; 2], Failed> {
+        let plan = self.plan(self.layer()?.graph, &Fuse::only(FRAGMENT_LAYOUT))?;
         let names = |is_written: bool| {
             let is_one = |o: &Operand| o.is_written == is_written && o.sig.as_ref().is_some_and(Sig::is_mma_fragment);
             plan.dispatches.iter().filter(|d| d.operands.iter().any(is_one)).map(|d| d.name.clone()).collect()
@@ -201,23 +209,82 @@ fn where_they_are() -> Result<(), Failed> {
         ("wgpu", Form { target: Target::Wgsl(wgsl), ..usual }, &[]),
     ];
     for (what, form, want) in forms {
-        let [made, read] = form.pieces()?;
+        let [made, read] = form.fragments()?;
         if made != want {
-            return Err(format!("{what}: pieces of {made:?}, should be of {want:?}").into());
+            return Err(format!("{what}: fragments of {made:?}, should be of {want:?}").into());
         }
         let readers: Vec<&str> = want.iter().map(|name| if *name == "attention" { "o" } else { "down" }).collect();
         if read != readers {
-            return Err(format!("{what}: {read:?} read pieces, should be {readers:?}").into());
+            return Err(format!("{what}: {read:?} read fragments, should be {readers:?}").into());
         }
     }
     Ok(())
+}
+
+/// Attention over a cache in f32 has another kernel: the refusal names it and why, and the other value is still rewritten.
+fn refused() -> Result<(), Failed> {
+    let form = Form { cache: DType::F32, ..Form::default() };
+    let plan = form.plan(form.layer()?.graph, &Fuse::only(FRAGMENT_LAYOUT))?;
+    match &plan.refused[..] {
+        [r] if (r.rule, &*r.at) == (FRAGMENT_LAYOUT, "attention") && r.why.contains("caches in f16") => {}
+        other => return Err(format!("refused: {other:?}").into()),
+    }
+    match (plan.fired.iter().find(|(rule, _)| *rule == FRAGMENT_LAYOUT), plan.gaps().count()) {
+        (Some((_, 1)), 0) => Ok(()),
+        (fired, gaps) => Err(format!("{fired:?}, {gaps} gaps").into()),
+    }
+}
+
+/// A random layer: by the rule it has the results of no rule, and neither more bytes nor more dispatches. Gives how often
+/// the rule fired.
+pub(crate) fn keeps_results(seed: u64) -> Result<usize, Failed> {
+    let mut rng = Rng::new(seed);
+    let mut pick = |from: &[usize]| from[rng.below(from.len() as u64) as usize];
+    let seqs = pick(&[1, 2, 9, 16, 33]) as u64;
+    let form = Form {
+        rows: seqs * pick(&[1, 1, 3]) as u64,
+        seqs,
+        heads: pick(&[2, 3, 4]),
+        ffn: pick(&[128, 160, 256]),
+        gated: pick(&[0, 1]) == 1,
+        dtype: [DType::Q4_0, DType::Q8_0, DType::F16][pick(&[0, 0, 1, 1, 2])],
+        compute: [Compute::Int8, Compute::Bf16, Compute::F32][pick(&[0, 0, 1, 2])],
+        seen: [Seen::Nobody, Seen::Outside, Seen::Twice, Seen::Residual][pick(&[0, 0, 0, 1, 2, 3])],
+        ..Form::default()
+    };
+    let form = if form.seen == Seen::Residual { Form { ffn: WIDTH, ..form } } else { form };
+    let (Layer { graph, weights, states }, bind, ctx) = (form.layer()?, form.bind(), form.ctx());
+    let (batch, pages) = random_batch(&mut rng, bind, 8, &graph.ropes);
+    let numbers = weights.iter().map(|sig| random_weight(&mut rng, sig, sig.rows.eval(bind) as usize, USUAL_SIZE).1);
+    let numbers: Vec<RefTensor> = numbers.collect();
+    let states: Vec<RefState> = states.iter().map(|sig| filled(&mut rng, sig, &batch, pages)).collect();
+    let mut after = graph.clone();
+    let report = fuse(&mut after, &ctx, &Fuse::only(FRAGMENT_LAYOUT));
+    after.check_order()?;
+    let results = |graph: &Graph| eval_graph(graph, &numbers, &ctx, &batch, &mut states.clone());
+    let bits =
+        |graph: &Graph| -> Vec<u32> { results(graph).iter().flat_map(|out| &out.data).map(|x| x.to_bits()).collect() };
+    if bits(&after) != bits(&graph) {
+        return Err("the reference of the rewritten graph has other results".into());
+    }
+    let size = |fuse: &Fuse| -> Result<(u64, u64), Failed> {
+        let ledger = form.plan(graph.clone(), fuse)?.ledger(bind);
+        Ok((ledger.bytes_read + ledger.bytes_written, ledger.dispatches))
+    };
+    let (with, without) = (size(&Fuse::only(FRAGMENT_LAYOUT))?, size(&Fuse::None)?);
+    let fired = report.fired.iter().map(|(_, n)| n).sum();
+    let saves = with.0 < without.0 && with.1 + fired as u64 == without.1;
+    match if fired > 0 { saves } else { with == without } {
+        true => Ok(fired),
+        false => Err(format!("fired {fired} times; bytes and dispatches {with:?}, by no rule {without:?}").into()),
+    }
 }
 
 fn cuda(sm: u32) -> Target {
     Target::Cuda(CudaCaps { sm, ..CudaCaps::default() })
 }
 
-/// A layer with pieces and one whose values between ops are outputs too, and so f32: the same end in every bit.
+/// A layer by the rule and by no rule: the same end in every bit.
 fn equal(form: Form) -> Result<(), Failed> {
     let mut device = Emulated::new().ok_or("there is no C++ compiler (g++)")?;
     let form = Form { target: device.target(), ..form };
@@ -232,8 +299,8 @@ fn equal(form: Form) -> Result<(), Failed> {
     device.set_weights(weights.collect())?;
     let states: Vec<Vec<u8>> = states.iter().map(|sig| filled(&mut rng, sig, &batch, pages).bytes).collect();
     device.set_states(&states.iter().map(|s| s.len() as u64).collect::<Vec<_>>())?;
-    let mut run = |graph: Graph| -> Result<(Plan, Vec<u32>), Failed> {
-        let plan = Arc::new(form.plan(graph)?);
+    let mut run = |fuse: &Fuse| -> Result<(Plan, Vec<u32>), Failed> {
+        let plan = Arc::new(form.plan(graph.clone(), fuse)?);
         let recording = record(&plan, &mut device, &mut Silent)?;
         states.iter().enumerate().for_each(|(i, bytes)| device.write_state(i, bytes));
         let ran = device.submit(&recording, &batch)?;
@@ -243,8 +310,8 @@ fn equal(form: Form) -> Result<(), Failed> {
         let end = device.output(ran, &plan, 0, form.rows as usize)?;
         Ok(((*plan).clone(), end.iter().map(|x| x.to_bits()).collect()))
     };
-    let (with, have) = run(graph)?;
-    let (without, want) = run(Form { seen: Seen::Outside, ..form }.layer()?.graph)?;
+    let (with, have) = run(&Fuse::only(FRAGMENT_LAYOUT))?;
+    let (without, want) = run(&Fuse::None)?;
     let saved = without.dispatches.len() - with.dispatches.len();
     if saved != 2 {
         return Err(format!("{} rows: {saved} dispatches are saved\n{}", form.rows, with.table(None)).into());
@@ -255,7 +322,7 @@ fn equal(form: Form) -> Result<(), Failed> {
         None => Err(format!("{} rows: not all are numbers", form.rows).into()),
         Some(i) => {
             let [have, want] = [have[i], want[i]].map(f32::from_bits);
-            Err(format!("{} rows: number {i} is {have}, without pieces {want}", form.rows).into())
+            Err(format!("{} rows: number {i} is {have}, by no rule {want}", form.rows).into())
         }
     }
 }

@@ -94,11 +94,6 @@ impl Options {
     }
 }
 
-/// One rule alone.
-pub fn only(rule: &str) -> Fuse {
-    Fuse::Some(vec![rule.into()])
-}
-
 /// Loads a model on the CPU, or on a GPU if asked.
 pub fn load(file: ModelFile, o: &Options) -> Result<Engine, Failed> {
     let device: Box<dyn Device> = match o.gpu {

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use libtest_mimic::{Failed, Trial};
-use onetrip_core::ops::Op;
+use onetrip_core::ops::{LISTED_ONLY, Op};
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, CudaCaps, Target, WgslCaps};
 
+use crate::ops::LISTED;
 use crate::setup::root;
 use crate::wgpu::lowered;
 
@@ -84,7 +85,7 @@ fn table() -> Result<String, Failed> {
                 }
             }
             let names: Vec<String> = cell.kernels.iter().map(|k| format!("`{k}`")).collect();
-            writeln!(kernels, "- {name}: {}", names.join(", "))?;
+            writeln!(kernels, "- {name}: {}", if names.is_empty() { "none".into() } else { names.join(", ") })?;
         }
         writeln!(out, " untested here |")?;
     }
@@ -125,6 +126,7 @@ pub fn write() -> Result<Vec<String>, Failed> {
 pub fn tests() -> Vec<Trial> {
     vec![
         Trial::test("docs/ops.md is what the ops answer", || same(TABLE, &table()?)),
+        Trial::test("kernels/only ops of listings have none on GPUs, and the reason is written", only_listed),
         Trial::test("kernels/the MSL of the hot kernels is what is committed", || {
             let have = std::fs::read_to_string(root().join(MSL)).unwrap_or_default();
             Ok(msl::compare(&have, &msl::kernels(&HOT)?, &msl::folder())?)
@@ -133,6 +135,23 @@ pub fn tests() -> Vec<Trial> {
         Trial::test("kernels/every WGSL file is valid by itself with the defaults of its header", wgsl::are_valid),
         Trial::test("kernels/a WGSL file that is not valid by itself is found", wgsl::finds),
     ]
+}
+
+/// Every case of every op has a kernel on every device, but for those of listings on GPUs: they have none and say why.
+fn only_listed() -> Result<(), Failed> {
+    for op in Op::NAMES {
+        for (name, target) in devices() {
+            let Cell { with, cases, kernels, gaps } = cell(op, target);
+            let is_right = match LISTED.contains(op) && !matches!(target, Target::Cpu(_)) {
+                true => with == 0 && kernels.is_empty() && gaps == BTreeSet::from([LISTED_ONLY]),
+                false => with == cases && !kernels.is_empty() && gaps.is_empty(),
+            };
+            if !is_right {
+                return Err(format!("{op} on {name}: {with} of {cases} cases, {kernels:?}, {gaps:?}").into());
+            }
+        }
+    }
+    Ok(())
 }
 
 fn same(file: &str, want: &str) -> Result<(), Failed> {

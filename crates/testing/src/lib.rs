@@ -17,6 +17,7 @@ pub mod fragment_layout;
 pub mod harness;
 pub mod invariants;
 pub mod kernels;
+pub mod op_by_op;
 pub mod ops;
 pub mod plans;
 pub mod predictions;
@@ -44,6 +45,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(rules::tests());
     tests.extend(definitions::tests());
     tests.extend(fragment_layout::tests());
+    tests.extend(op_by_op::tests());
     tests.extend(snapshots::tests());
     tests.extend(assumed::tests());
     tests.extend(plans::tests());

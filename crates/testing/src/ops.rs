@@ -28,6 +28,14 @@ pub fn tests() -> Vec<Trial> {
     tests
 }
 
+/// Ops that only listings of other engines have: GPUs have no kernel for them. `kernels/only ops of listings …` holds the list.
+pub(crate) const LISTED: [&str; 4] = ["state_read", "window", "state_write", "copy"];
+
+/// Ops that have kernels on GPUs.
+pub(crate) fn on_gpus() -> impl Iterator<Item = &'static str> {
+    Op::NAMES.iter().copied().filter(|op| !LISTED.contains(op))
+}
+
 /// All cases of an op, with some seeds each.
 pub(crate) fn op_cases(device: &mut dyn TestDevice, op: &str, seeds: u64) -> Result<(), Failed> {
     some_cases(device, op, seeds, &|_, _| true)

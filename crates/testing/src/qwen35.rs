@@ -15,7 +15,7 @@ use onetrip_ir::formats::DType;
 use onetrip_ir::simd::Isa;
 use onetrip_ir::target::Compute;
 
-use crate::harness::{Answers, CHUNK, Options, differences, forced, load, only, root_mean_square, run, sequences};
+use crate::harness::{Answers, CHUNK, Options, differences, forced, load, root_mean_square, run, sequences};
 
 const REFERENCE: &[u8] = include_bytes!("../reference/qwen35-small.f32");
 /// Texts of the reference that run alone, then those that run in one ragged batch: name and tokens.
@@ -273,7 +273,7 @@ fn replays(o: &Options) -> Result<(), Failed> {
 fn rules_f32() -> Result<(), Failed> {
     let file = Shape::small().gguf(DType::F32)?;
     let plain = answers(&file, &Options::f32().fused(Fuse::None))?;
-    for fuse in RULES.iter().map(|rule| only(rule.name)).chain([Fuse::All]) {
+    for fuse in RULES.iter().map(|rule| Fuse::only(rule.name)).chain([Fuse::All]) {
         let have = answers(&file, &Options::f32().fused(fuse.clone()))?;
         within(&format!("{fuse:?} against no rule"), differences(&have, &plain), SUMS)?;
     }

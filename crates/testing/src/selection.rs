@@ -13,6 +13,7 @@ use onetrip_core::ops::{Case, Op, candidates};
 use onetrip_core::select::Language;
 use onetrip_ir::expr::Expr;
 use onetrip_ir::formats::DType;
+use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, CudaCaps, Target, WgslCaps};
 use onetrip_ir::tensor::{Cache, Sig};
 use onetrip_ir::tree::Tree;
@@ -22,7 +23,7 @@ fn targets() -> Vec<Target> {
     let cuda = CudaCaps::default();
     let wgsl = WgslCaps::default();
     let matrices = WgslCaps { coop: 16, ..wgsl };
-    let mut all = vec![];
+    let mut all = vec![Target::Cpu(Isa::Portable)];
     for sm in [75, 90] {
         for shared in [4 << 10, 24 << 10, 48 << 10, 227 << 10] {
             all.extend([true, false].map(|lt| Target::Cuda(CudaCaps { sm, shared, lt, ..cuda })));
@@ -45,7 +46,11 @@ type Rejection = (&'static str, Language, &'static str, &'static str);
 /// layout; and the gaps of the latter.
 fn rejections(case: &Case, target: Target, seen: &mut BTreeSet<Rejection>, gaps: &mut BTreeSet<&'static str>) {
     let Ok((graph, ctx)) = case_graph(case, target) else { return };
-    let language = if matches!(target, Target::Cuda(_)) { Language::Cuda } else { Language::Wgsl };
+    let language = match target {
+        Target::Cpu(_) => Language::Cpu,
+        Target::Cuda(_) => Language::Cuda,
+        Target::Wgsl(_) => Language::Wgsl,
+    };
     let node = &graph.nodes[0];
     let site = graph.site(&ctx, &node.ins, &node.outs);
     let mut sites = vec![site.clone()];

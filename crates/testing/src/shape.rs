@@ -50,7 +50,7 @@ impl Tensor {
         [Some(self.width), self.rows].into_iter().flatten().map(|n| n as u64).collect()
     }
 
-    /// How many numbers.
+    /// Elements of the tensor: width times rows.
     pub fn len(&self) -> usize {
         self.width * self.rows.unwrap_or(1)
     }

@@ -12,7 +12,7 @@ use onetrip_ir::batch::SampleParams;
 use onetrip_ir::target::Compute;
 use serde_json::Value as Json;
 
-use crate::harness::{Answers, CHUNK, Options, best, differences, exceeds, forced, load, models, only, sequences};
+use crate::harness::{Answers, CHUNK, Options, best, differences, exceeds, forced, load, models, sequences};
 use crate::reference::read as reference;
 
 /// A model with recorded results.
@@ -459,7 +459,7 @@ fn rules(known: Known) -> Result<(), Failed> {
         };
         let plain = answer(&Fuse::None)?;
         let mut worst = 0f32;
-        let some = names.iter().map(|name| only(name)).chain(up_to.iter().cloned());
+        let some = names.iter().map(|name| Fuse::only(name)).chain(up_to.iter().cloned());
         for fuse in some.filter(|_| o.compute == Compute::Int8).chain([Fuse::All]) {
             let error = differences(&plain, &answer(&fuse)?);
             if exceeds(error, RULES_OFF) {

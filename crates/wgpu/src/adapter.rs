@@ -1,4 +1,4 @@
-//! Adapters: what there is, what each offers and lacks, and opening one by its name.
+//! Adapters: lists those of the machine with their features, and opens one by its name.
 
 use std::sync::OnceLock;
 
@@ -43,7 +43,7 @@ pub struct Adapter {
     pub kind: &'static str,
     /// Bytes of its memory, where the backend tells.
     pub memory: Option<u64>,
-    /// What kernels may use.
+    /// The capabilities by which kernels are chosen.
     pub caps: WgslCaps,
     /// Features it has, of those onetrip uses.
     pub features: Vec<&'static str>,
@@ -130,7 +130,7 @@ fn describe(adapter: wgpu::Adapter) -> Adapter {
     let caps = WgslCaps {
         f16: has(Features::SHADER_F16),
         subgroups,
-        // Where there is no instruction for it, it is made of shifts and products.
+        // Where there is no instruction for it, it is emulated with shifts and products.
         dot4: true,
         coop: if has(Features::EXPERIMENTAL_COOPERATIVE_MATRIX) && has(Features::SHADER_F16) { coop } else { 0 },
         workgroup_bytes: limits.max_compute_workgroup_storage_size,

@@ -1,4 +1,4 @@
-//! Time stamps of a run: queries, and the numbers that come back.
+//! Time stamps of a run: query sets and the buffers through which their values are read.
 
 use onetrip_ir::device::DeviceError;
 use wgpu::BufferUsages;
@@ -8,12 +8,12 @@ use crate::memory::Memory;
 /// Time stamps that one query set holds.
 pub(crate) const MAX_STAMPS: u32 = wgpu::QUERY_SET_MAX_QUERIES;
 
-/// Queries of one run in work, and the buffers that they come back through.
+/// The query set of one run in flight, and the buffers through which its values are read.
 pub(crate) struct Clocks {
     pub set: wgpu::QuerySet,
     pub resolved: wgpu::Buffer,
     pub back: wgpu::Buffer,
-    /// Stamps there is room for.
+    /// Number of stamps that the query set holds.
     pub count: u32,
 }
 
@@ -40,8 +40,8 @@ impl Clocks {
     }
 }
 
-/// Seconds since the first stamp, for a clock of `period` seconds. A driver that gives zeros has no clock: there are no
-/// times then, not times of zero.
+/// Seconds since the first stamp, for a clock of `period` seconds. Some drivers return zeros: if any stamp is zero,
+/// the result is empty.
 fn times(ticks: &[u64], period: f64) -> Vec<f64> {
     if ticks.contains(&0) {
         return vec![];

@@ -73,7 +73,7 @@ pub struct WgpuDevice {
     how: SubmitMode,
     hands: Hands,
     capture: Option<u64>,
-    /// Stamps may be written inside of passes.
+    /// The adapter can write time stamps inside a pass.
     inside: bool,
     weights: Vec<Buffer>,
     states: Vec<(Buffer, u64)>,
@@ -81,7 +81,7 @@ pub struct WgpuDevice {
     batch: Buffer,
     pending_tokens: Buffer,
     workspace: Buffer,
-    /// Rises when a buffer is replaced: bind groups of before are made anew.
+    /// Rises when a buffer is replaced: bind groups of an earlier generation are made anew.
     generation: u64,
     ring: [Place; RING],
     next: u64,
@@ -176,7 +176,7 @@ impl WgpuDevice {
         DeviceError::Failed { device: self.adapter.clone(), at, why }
     }
 
-    /// What the driver complained about since the last time.
+    /// Returns the first failure that the driver reported since the last call.
     fn check(&self) -> Result<(), DeviceError> {
         self.failures.take(&self.adapter).map_or(Ok(()), Err)
     }
@@ -204,7 +204,7 @@ impl WgpuDevice {
         }
     }
 
-    /// Waits until the encoding thread, if there is one, has handed everything over.
+    /// Waits until the encoding thread, if there is one, has submitted all of its runs.
     fn settle(&mut self) -> Result<(), DeviceError> {
         while let Some(done) = self.hands.take(true).map_err(|e| self.gone(e))? {
             self.note(done);

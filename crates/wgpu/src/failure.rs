@@ -1,4 +1,4 @@
-//! What a driver says of its own accord: errors that no call returned, and the loss of the device.
+//! Failures that the driver reports by callback: errors that no call returned, and the loss of the device.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -8,7 +8,7 @@ use onetrip_ir::device::DeviceError;
 #[derive(Clone, Default)]
 pub struct Failures {
     first: Arc<Mutex<Option<String>>>,
-    /// What was said when the device was lost: from then on nothing works.
+    /// The driver's message when the device was lost; no later call can succeed.
     lost: Arc<OnceLock<String>>,
 }
 

@@ -1,9 +1,9 @@
-//! Buffers: weights, states, slots, the words of the batch, the feed, and the ring of outputs.
+//! Buffers: weights, states, slots, the words of the batch, pending tokens, and the ring of outputs.
 
 use onetrip_ir::device::{DeviceError, WeightData};
 use wgpu::{Buffer, BufferUsages};
 
-/// Sequences that the feed has room for.
+/// Number of sequences for which the buffer of pending tokens has space.
 pub const PENDING_TOKEN: u64 = 16_384;
 /// Bytes copied to a device at once; so many more may wait for their turn: bounds the copies that the driver holds.
 const UPLOAD: usize = 32 << 20;
@@ -11,7 +11,7 @@ const UPLOAD: usize = 32 << 20;
 const WRITERS: usize = 4;
 const SHARE: usize = 1 << 20;
 
-/// Makes buffers and says what could not be had.
+/// Allocates buffers; an error names the buffer that could not be allocated.
 pub struct Memory {
     pub device: wgpu::Device,
     pub queue: wgpu::Queue,

@@ -1,4 +1,5 @@
-//! Pipelines: text compiled once, found again by the text; compiled code is kept on disk where the driver can.
+//! Pipelines: each kernel text is compiled once and found again by its text. Where the driver supports a pipeline cache,
+//! compiled code is kept on disk.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ pub struct Pipeline {
     pub layout: wgpu::BindGroupLayout,
 }
 
-/// All that were compiled.
+/// All compiled kernels, by their text.
 pub struct Pipelines {
     by_text: HashMap<Arc<Text>, Arc<Pipeline>>,
     cache: Option<(wgpu::PipelineCache, PathBuf)>,

@@ -1,4 +1,4 @@
-//! Handing a run over: encoding its dispatches, grouping them into submissions, on the calling thread or on a second one.
+//! Submits a run: encodes its dispatches and groups them into submissions, on the calling thread or on a second one.
 //!
 //! Everything whose order matters is part of a [`Job`] and happens in one place, [`run`]: the words of the batch are written,
 //! dispatches submitted, outputs copied. So a second thread keeps the order by taking jobs one by one.
@@ -45,9 +45,9 @@ pub(crate) struct Job {
     pub batch: (Buffer, Vec<u32>),
     pub bind: Bind,
     pub how: SubmitMode,
-    /// Where stamps are wanted; those of the recording, else two for each submission.
+    /// The stamps to write: those of the recording, else two for each submission.
     pub clocks: Option<Arc<Clocks>>,
-    /// Stamps may be written inside of passes.
+    /// The adapter can write time stamps inside a pass.
     pub inside: bool,
     /// From where, to which byte of `back`, how many bytes.
     pub outputs: Vec<(Buffer, u64, u64)>,
@@ -184,7 +184,7 @@ pub(crate) struct Hands {
     pending: usize,
 }
 
-/// The second thread ended by itself.
+/// The error that the encoding thread ended unexpectedly.
 pub(crate) struct Gone;
 
 impl Hands {
@@ -223,7 +223,7 @@ impl Hands {
         self.pending = 0;
     }
 
-    /// Hands a run over, or gives it to the thread.
+    /// Submits a run on this thread, or queues it for the encoding thread.
     pub fn give(&mut self, job: Job) -> Result<Option<Done>, Gone> {
         match &self.thread {
             None => Ok(Some(run(&self.device, &self.queue, &job))),

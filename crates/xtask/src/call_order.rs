@@ -141,8 +141,14 @@ fn calls(event: &Event, path: &str, step: &Step) -> bool {
         Event::Text(text) => !step.path.ends_with(".rs") && joined(path, text) == step.path,
         Event::Call(name) => ends_with(name, called(step)),
         // A constant is not called; it is named.
-        Event::Name(name) => step.function == step.function.to_uppercase() && ends_with(name, called(step)),
+        Event::Name(name) => is_constant(&step.function) && ends_with(name, called(step)),
     }
+}
+
+/// A name whose last part is in capitals: `RULES`, `Cuda::CANDIDATES`.
+fn is_constant(function: &str) -> bool {
+    let last = function.rsplit("::").next().unwrap_or_default();
+    last == last.to_uppercase()
 }
 
 /// `self.device.submit` ends with `device.submit`, not with `ice.submit`.

@@ -63,7 +63,8 @@ impl Planned {
         Ok(Planned::Model(Box::new(model(file, args)?)))
     }
 
-    /// The step that the flags ask for; of a listing, the one that was recorded.
+    /// The step (rows, sequences and context) that the flags ask for; of a recorded listing of another engine, the step that was
+    /// recorded.
     pub fn step(&self, args: &PlanArgs) -> Result<Step, Fail> {
         match self {
             Planned::Model(_) => Step::new(args),

@@ -89,6 +89,26 @@ fn the_ladder_of_a_listing_ends_with_our_own_sample_by_itself() {
 }
 
 #[test]
+fn listings_are_counted_and_have_a_ladder_on_every_device() {
+    for (device, profile, gaps) in [("cpu", "epyc-zen4-2", 1), ("cuda", "h200", 217), ("wgpu", "h200", 217)] {
+        let on = |command: &str, more: &[&str]| {
+            onetrip(&[&[command, "--model", LISTING, "--device", device, "--json"][..], more].concat()).json()
+        };
+        for assume in [&["--assume"][..], &[]] {
+            let listed = on("count", &[&["--fuse", "none"][..], assume].concat());
+            assert_eq!((&listed["ledger"]["dispatches"], &listed["ledger"]["gaps"]), (&1151.into(), &gaps.into()));
+            let fused = on("count", assume);
+            assert_eq!((&fused["ledger"]["dispatches"], &fused["ledger"]["gaps"]), (&163.into(), &0.into()));
+            let shown = on("explain", &[&["--hardware", profile, "--ladder"][..], assume].concat());
+            let ladder = shown["ladder"].as_array().expect("a ladder");
+            let ends = [&ladder[0], &ladder[ladder.len() - 1]].map(|rung| rung["dispatches"].as_u64());
+            assert_eq!(ends, [Some(1151), Some(163)], "{device}");
+            assert!(ladder.iter().all(|rung| rung["refused"] == 0 && rung["predicted_us"].as_f64() > Some(0.0)));
+        }
+    }
+}
+
+#[test]
 fn a_listing_of_ones_own_is_explained_and_counted_but_not_run() {
     let (_dir, model) = on_disk(SMALL);
     let counted = onetrip(&["count", "--model", &model, "--fuse", "none", "--json"]).json();

@@ -36,6 +36,25 @@ fn a_device_that_is_not_here_is_planned_and_priced() {
 }
 
 #[test]
+fn why_names_the_faster_kernels_and_what_each_lacks() {
+    let ask = |more: &[&str]| {
+        let base = ["explain", "--model", "shape:qwen2.5-0.5b:q4_0", "--device", "cuda", "--why", "1"];
+        onetrip(&[&base[..], more].concat())
+    };
+    let text = ask(&["--compute", "f32"]).stdout;
+    assert!(text.contains("runs matmul/norm+gemv_multi.dequant"), "{text}");
+    assert!(text.contains("not gemv: a quantized weight meets activations that are not int8"), "{text}");
+    let text = ask(&[]).stdout;
+    assert!(text.contains("runs matmul/norm+gemv.int8") && text.contains("built with k_warps "), "{text}");
+    assert!(text.contains("not gemm_skinny: it serves 9 to 64 rows"), "{text}");
+    let shown = ask(&["--json"]).json();
+    let [only] = &shown["dispatches"].as_array().expect("rows")[..] else { panic!("{shown}") };
+    assert_eq!(only["n"], 1);
+    assert_eq!(only["rejected"][0]["kernel"], "gemm_skinny");
+    onetrip(&["explain", "--model", SHAPE, "--why", "9999"]).refused(2, &["--why 9999", "0 to 152"]);
+}
+
+#[test]
 fn an_op_without_a_kernel_is_a_gap_and_is_priced_only_when_assumed() {
     // The listing's mask is cast to f16, for which the CPU has no kernel.
     let listing = ["explain", "--model", "listing:qwen3.5-9b-ggml-2026-04", "--fuse", "none", "--json"];

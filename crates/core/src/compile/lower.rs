@@ -1,10 +1,8 @@
-//! From a graph to a plan: apply weight layouts, fuse, choose activations in MMA fragment layout, lower every node, assign
-//! slots.
+//! From a graph to a plan: apply weight layouts, fuse, lower every node, assign slots.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::fragment_layout;
 use super::layout::Layouts;
 use super::slots::{LiveRange, colour};
 use crate::fuse::{Fuse, fuse_assuming};
@@ -56,7 +54,6 @@ pub fn lower_assuming(
         }
     }
     let report = fuse_assuming(&mut graph, &ctx, wanted, assume);
-    fragment_layout::choose(&mut graph, &ctx);
     let mut planner =
         Planner { graph: &graph, ctx, device, dispatches: vec![], touches: vec![], nodes: vec![], scratches: vec![] };
     for n in 0..graph.nodes.len() {

@@ -1,6 +1,7 @@
 //! Rewrites of the graph, which rules return, and the names of the nodes that rewrites make.
 
 use crate::graph::{Node, Source, Value, ValueId};
+use onetrip_ir::tensor::Sig;
 
 /// A change to the graph that a rule asks for.
 #[derive(Clone, Debug)]
@@ -21,6 +22,13 @@ pub enum Rewrite {
         remove: Vec<usize>,
         /// Pairs of an output and the value that replaces it.
         same: Vec<(ValueId, ValueId)>,
+    },
+    /// The same nodes, with a value between them in another form: its producer writes it so, and its readers read it so.
+    Relayout {
+        /// The value.
+        value: ValueId,
+        /// Its signature from now on.
+        sig: Sig,
     },
 }
 

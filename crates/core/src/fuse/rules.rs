@@ -11,6 +11,7 @@ use onetrip_ir::context::LoweringContext;
 mod attention;
 mod delta;
 mod find;
+mod layouts;
 mod matmul;
 mod moves;
 mod norms;
@@ -28,6 +29,10 @@ pub struct Rule {
     /// Returns the rewrite at the node of this index, if the pattern matches there.
     pub find: fn(&Graph, &LoweringContext, usize) -> Option<Rewrite>,
 }
+
+/// The rule by which values are written in MMA fragment layout. Chains of a calibration and cases of an op are planned by it
+/// alone.
+pub const FRAGMENT_LAYOUT: &str = "fragment-layout";
 
 /// All rules, in the order in which they are applied.
 pub const RULES: &[Rule] = &[
@@ -219,5 +224,13 @@ pub const RULES: &[Rule] = &[
         makes: "one op with both trees in one",
         because: "the value between them stays in registers",
         find: matmul::elementwise_chain,
+    },
+    Rule {
+        name: FRAGMENT_LAYOUT,
+        finds: "a value between a matmul, or attention with one token a sequence, and the one matmul that converts it to \
+                16 bits for tensor cores",
+        makes: "the same two ops, of which the first writes the value in 16 bits and in the MMA fragment layout of the second",
+        because: "no dispatch converts the value, and it is written and read in half the bytes",
+        find: layouts::fragment_layout,
     },
 ];

@@ -188,6 +188,10 @@ impl<'ast> Visit<'ast> for Reader {
         }
     }
 
+    fn visit_impl_item_const(&mut self, item: &'ast syn::ImplItemConst) {
+        self.add(&item.ident, item.expr.to_token_stream());
+    }
+
     fn visit_trait_item_fn(&mut self, item: &'ast syn::TraitItemFn) {
         let body = item.default.as_ref().map_or(TokenStream::new(), ToTokens::to_token_stream);
         self.add(&item.sig.ident, body);

@@ -25,9 +25,9 @@ mod cpu;
 mod cuda;
 mod wgsl;
 
-/// The candidates of its GPU kernels.
+/// The candidates of its kernels.
 pub(super) fn candidates() -> Vec<Described> {
-    [cuda::select::described(), wgsl::select::described()].concat()
+    [cpu::select::described(), cuda::select::described(), wgsl::select::described()].concat()
 }
 
 /// See the module for inputs, shapes and the formula.

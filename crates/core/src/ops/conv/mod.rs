@@ -232,7 +232,8 @@ struct Block {
 }
 
 impl Conv {
-    /// The work items of a sequence: one for each head of queries and keys, and one for every [`CHANNELS`] other channels.
+    /// The CPU work items of a sequence: one for each query head and each key head, and one for every [`CHANNELS`] channels of the
+    /// values.
     fn blocks(&self, channels: usize) -> Vec<Block> {
         let outputs = match &self.heads {
             None => vec![(channels, CHANNELS)],

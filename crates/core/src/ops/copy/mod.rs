@@ -1,11 +1,8 @@
 //! A copy of a value, in the same or in another type. Input: `[rows, width]`. Output: the same shape and elements.
 
 use super::*;
-use crate::codegen::wgsl::Wgsl;
 use crate::reference::encode_row;
 use onetrip_ir::formats::DType;
-
-mod cuda;
 
 /// A copy of a value, in the same or in another type.
 #[derive(Clone, Debug, PartialEq)]
@@ -59,18 +56,12 @@ impl OpDef for Copy {
         })
     }
 
-    fn cuda(&self, site: &OpSite) -> Lowering {
-        cuda::lower(self, site)
+    fn cuda(&self, _: &OpSite) -> Lowering {
+        Lowering::Gap(LISTED_ONLY)
     }
 
-    fn wgsl(&self, site: &OpSite) -> Lowering {
-        if !site.ins[0].dtype.is_float() || self.dtype != DType::F32 {
-            return Lowering::Gap("values of a step are f32: a cast has no kernel");
-        }
-        let mut w = Wgsl::new("copy/per_element", 128);
-        w.read("x", Arg::In(0), site.ins[0].dtype);
-        w.function("value(r: u32, c: u32) -> f32", &format!("x_at(r * {}u + c)", site.ins[0].width));
-        w.per_element(site, self.cost(site))
+    fn wgsl(&self, _: &OpSite) -> Lowering {
+        Lowering::Gap(LISTED_ONLY)
     }
 
     fn cases() -> Vec<Case> {

@@ -5,12 +5,8 @@
 //! states of sequences that stay unchanged, because there are no such sequences.
 
 use super::*;
-use crate::codegen::wgsl::Wgsl;
 use onetrip_ir::cpu::call::CpuCall;
-use onetrip_ir::formats::DType;
 use onetrip_ir::tensor::Role;
-
-mod cuda;
 
 /// Reads the rows of a recurrent state.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,17 +61,12 @@ impl OpDef for StateRead {
         })
     }
 
-    fn cuda(&self, site: &OpSite) -> Lowering {
-        cuda::lower(self, site)
+    fn cuda(&self, _: &OpSite) -> Lowering {
+        Lowering::Gap(LISTED_ONLY)
     }
 
-    fn wgsl(&self, site: &OpSite) -> Lowering {
-        let mut w = Wgsl::new("state_read/copy", 128);
-        w.read("state", Arg::In(0), DType::F32);
-        let row = format!("state_at(batch_span(r, 3u) * {}u + c)", site.ins[0].width);
-        w.line("fn value(r: u32, c: u32) -> f32 {");
-        w.line(format!("    if batch_span(r, 4u) != 0u {{ return 0.0; }}\n    return {row};\n}}"));
-        w.per_element(site, self.cost(site))
+    fn wgsl(&self, _: &OpSite) -> Lowering {
+        Lowering::Gap(LISTED_ONLY)
     }
 
     fn cases() -> Vec<Case> {

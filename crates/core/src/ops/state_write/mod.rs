@@ -6,11 +6,8 @@
 //! sequences. Output: the state.
 
 use super::*;
-use crate::codegen::wgsl::Wgsl;
 use crate::ops::window::Window;
 use onetrip_ir::tensor::Role;
-
-mod cuda;
 
 /// Writes a row of a recurrent state for every sequence of the batch.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,24 +74,12 @@ impl OpDef for StateWrite {
         })
     }
 
-    fn cuda(&self, site: &OpSite) -> Lowering {
-        cuda::lower(self, site)
+    fn cuda(&self, _: &OpSite) -> Lowering {
+        Lowering::Gap(LISTED_ONLY)
     }
 
-    fn wgsl(&self, site: &OpSite) -> Lowering {
-        let width = site.ins[1].width;
-        let mut w = Wgsl::new("state_write/copy", 128);
-        w.read("x", Arg::In(0), site.ins[0].dtype);
-        w.bind("state", "f32", Arg::Out(0), Access::ReadWrite);
-        let from = match self.window {
-            Some(rows) => {
-                format!("(batch_span(r, 0u) + batch_span(r, 1u) + r * {rows}u) * {}u + c", site.ins[0].width)
-            }
-            None => format!("r * {width}u + c"),
-        };
-        w.line(format!("fn put(r: u32, c: u32) {{ state[batch_span(r, 3u) * {width}u + c] = x_at({from}); }}"));
-        let rows = if self.window.is_some() { Expr::S } else { site.ins[0].rows.clone() };
-        w.per_element_put(&rows, width, self.cost(site))
+    fn wgsl(&self, _: &OpSite) -> Lowering {
+        Lowering::Gap(LISTED_ONLY)
     }
 
     fn cases() -> Vec<Case> {

@@ -5,12 +5,9 @@
 //! them; `x [T, channels]`. Output: `[T + S·rows, channels]`, sequence after sequence.
 
 use super::*;
-use crate::codegen::wgsl::Wgsl;
 use crate::ops::state_read::state_row;
 use crate::reference::RefValue;
 use onetrip_ir::tensor::Role;
-
-mod cuda;
 
 /// The input window of a causal convolution.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,19 +83,12 @@ impl OpDef for Window {
         })
     }
 
-    fn cuda(&self, site: &OpSite) -> Lowering {
-        cuda::lower(self, site)
+    fn cuda(&self, _: &OpSite) -> Lowering {
+        Lowering::Gap(LISTED_ONLY)
     }
 
-    fn wgsl(&self, site: &OpSite) -> Lowering {
-        let (width, rows) = (site.ins[1].width, self.rows);
-        let mut w = Wgsl::new("window/copy", 128);
-        w.read("old", Arg::In(0), site.ins[0].dtype);
-        w.read("x", Arg::In(1), site.ins[1].dtype);
-        w.number("CHANNELS", width);
-        w.number("OLD", rows);
-        w.flag("IN_PLACE", site.ins[0].is_state());
-        w.text(include_str!("wgsl/window.wgsl")).per_element(site, self.cost(site))
+    fn wgsl(&self, _: &OpSite) -> Lowering {
+        Lowering::Gap(LISTED_ONLY)
     }
 
     fn cases() -> Vec<Case> {

@@ -99,6 +99,8 @@ fn softcap(c: &CpuCall, cap: Option<f32>, scores: &mut [f32]) {
     }
 }
 
+pub(super) mod select;
+
 pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     let o = op.operands();
     let sigs = [&site.ins[o.states], &site.ins[o.states + 1]];
@@ -112,50 +114,55 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
         dtype: sigs[i].dtype,
         row_bytes: sigs[i].dtype.row_bytes(op.dim).unwrap_or(0),
     };
-    let (ks, vs) = (side(0), side(1));
-    let kernel_op = op.clone();
-    if site.bucket.is_small() {
-        let form = if op.write.is_some() {
-            "rope+write"
-        } else if op.q_rope.is_some() {
-            "rope"
-        } else {
-            "plain"
+    let site = CpuAttention { op, site, sides: [side(0), side(1)] };
+    Lowering::selected(crate::select::select(CpuAttention::CANDIDATES, site.site.bucket, &site))
+}
+
+/// A site of the op, with its key cache and its value cache.
+struct CpuAttention<'a> {
+    op: &'a Attention,
+    site: &'a OpSite,
+    sides: [CacheSide; 2],
+}
+
+impl CpuAttention<'_> {
+    /// One launch, which rotates and writes the cache where that is fused.
+    fn decode(&self) -> Lowering {
+        let (op, [ks, vs]) = (self.op.clone(), self.sides);
+        let form = match (&op.write, &op.q_rope) {
+            (Some(_), _) => "rope+write",
+            (None, Some(_)) => "rope",
+            (None, None) => "plain",
         };
-        return Lowering::one(
-            site,
-            KernelId::new("attention", "decode").variants(form),
-            Expr::T * op.heads,
-            1,
-            op.cost(site),
-            move |c, s| decode(c, s, &kernel_op, ks, vs),
-        );
+        let id = KernelId::new("attention", "decode").variants(form);
+        let (grid, cost) = (Expr::T * op.heads, op.cost(self.site));
+        Lowering::one(self.site, id, grid, 1, cost, move |c, s| decode(c, s, &op, ks, vs))
     }
-    let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
-    let code = move |c: &CpuCall, s: &mut Scratch| prefill(c, s, &kernel_op, ks, vs);
-    let Some(write) = &op.write else {
-        return Lowering::one(site, "attention/prefill", grid, 1, op.cost(site), code);
-    };
-    // Two launches: the cache write, then attention, which reads the cache.
-    let ins = o.of_write().map(|i| site.ins[i].clone()).collect();
-    let write_site = OpSite { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
-    let Lowering::Steps { mut launches, .. } = write.cpu(&write_site) else {
-        return Lowering::Gap("the cache write in front of attention has no CPU kernel");
-    };
-    launches[0].args = o.of_write().map(Arg::In).collect();
-    let rest = Attention { write: None, ..op.clone() };
-    let mut ins = site.ins[..o.k].to_vec();
-    ins.extend_from_slice(&site.ins[o.k + 2 + o.k_norm.is_some() as usize..]);
-    let rest_site = OpSite { ins, outs: site.outs[..1].to_vec(), ..site.clone() };
-    let Lowering::Steps { launches: mut attend, .. } =
-        Lowering::one(&rest_site, "attention/prefill", grid, 1, rest.cost(&rest_site), code)
-    else {
-        return Lowering::Gap("unreachable: the lowering of one step has steps");
-    };
-    // The kernel addresses operands by their place in the whole op.
-    attend[0].args = (0..o.count).map(Arg::In).chain([Arg::Out(0)]).collect();
-    launches.append(&mut attend);
-    Lowering::steps(launches, vec![])
+
+    /// Tiles of queries. A fused cache write is a launch of its own in front; none if that has no kernel.
+    fn prefill(&self) -> Option<Lowering> {
+        let (op, site, [ks, vs], o) = (self.op, self.site, self.sides, self.op.operands());
+        let grid = (Expr::CeilDiv(Box::new(Expr::T), QUERIES as u64) + Expr::S) * op.heads;
+        let kernel_op = op.clone();
+        let code = move |c: &CpuCall, s: &mut Scratch| prefill(c, s, &kernel_op, ks, vs);
+        let Some(write) = &op.write else {
+            return Some(Lowering::one(site, "attention/prefill", grid, 1, op.cost(site), code));
+        };
+        let ins = o.of_write().map(|i| site.ins[i].clone()).collect();
+        let write_site = OpSite { ins, outs: site.outs[1..].to_vec(), ..site.clone() };
+        let Lowering::Steps { mut launches, .. } = write.cpu(&write_site) else { return None };
+        launches[0].args = o.of_write().map(Arg::In).collect();
+        let rest = Attention { write: None, ..op.clone() };
+        let mut ins = site.ins[..o.k].to_vec();
+        ins.extend_from_slice(&site.ins[o.k + 2 + o.k_norm.is_some() as usize..]);
+        let rest_site = OpSite { ins, outs: site.outs[..1].to_vec(), ..site.clone() };
+        let attend = Lowering::one(&rest_site, "attention/prefill", grid, 1, rest.cost(&rest_site), code);
+        let Lowering::Steps { launches: mut attend, .. } = attend else { return None };
+        // The kernel addresses operands by their place in the whole op.
+        attend[0].args = (0..o.count).map(Arg::In).chain([Arg::Out(0)]).collect();
+        launches.append(&mut attend);
+        Some(Lowering::steps(launches, vec![]))
+    }
 }
 
 /// Index of the output among the args: after all inputs.

@@ -45,7 +45,8 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
         return Lowering::Gap("the cache write of attention has no CUDA kernel");
     }
     // Only the first candidate writes MMA fragment layout.
-    let candidates = &Cuda::CANDIDATES[..if site.site.outs[0].is_mma_fragment() { 1 } else { Cuda::CANDIDATES.len() }];
+    let all = Cuda::CANDIDATES;
+    let candidates = if site.site.outs[0].is_mma_fragment() { &all[..1] } else { all };
     Lowering::selected(select(candidates, site.site.bucket, &site))
 }
 

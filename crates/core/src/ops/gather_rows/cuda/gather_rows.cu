@@ -1,4 +1,5 @@
-// Copies the rows whose logits are wanted, out of one value after another: one block per row. ROW_COPIES is one loop per value.
+// Copies the rows whose logits are wanted, out of one value after another: one block per row, one loop per
+// value.
 //
 // v1: unchanged since it was written.
 KERNEL {

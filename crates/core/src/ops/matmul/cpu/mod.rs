@@ -88,6 +88,8 @@ struct Kernel {
     rows: Expr,
 }
 
+pub(super) mod select;
+
 pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     let (w0, o0) = (op.first_weight(), op.first_operand());
     let k = site.ins[0].width;
@@ -126,7 +128,6 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
         _ if products.iter().all(|p| matches!(p.path, Path::Float(_))) => "float",
         _ => "dequant",
     };
-    let rows = site.ins[0].rows.clone();
     let kernel = Arc::new(Kernel {
         op: op.clone(),
         k,
@@ -136,57 +137,80 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
         q8,
         float,
         ins: site.ins.len(),
-        rows: rows.clone(),
+        rows: site.ins[0].rows.clone(),
     });
-    let id = |name| KernelId::new("matmul", name).norm(op.norm.is_some());
-    let cost = op.cost(site);
-    let operands = (0..site.ins.len()).map(Arg::In).chain((0..site.outs.len()).map(Arg::Out));
-    let launch = |kernel: KernelId, args: Vec<Arg>, grid, cost, code: CpuKernel| Launch {
-        kernel,
-        code: Code::Cpu(code),
-        args,
-        grid,
-        grain: 1,
-        cost,
-        grid_syncs: 0,
-    };
-    let needs_rows = q8 || op.norm.is_some();
-    if site.bucket.is_small() || !needs_rows {
-        let code: CpuKernel = Arc::new(move |c, s| kernel.small(c, s));
-        let name = id("gemv_multi").quantizing(q8).variant(form);
-        return Lowering::steps(vec![launch(name, operands.collect(), tiles.into(), cost, code)], vec![]);
+    let site = CpuMatmul { op, site, kernel, form, tiles };
+    Lowering::selected(crate::select::select(CpuMatmul::CANDIDATES, site.site.bucket, &site))
+}
+
+/// A site of the op with the kernel that all launches share, what its weights are for the kernel's name, and its tiles.
+struct CpuMatmul<'a> {
+    op: &'a Matmul,
+    site: &'a OpSite,
+    kernel: Arc<Kernel>,
+    form: &'static str,
+    tiles: usize,
+}
+
+impl CpuMatmul<'_> {
+    fn id(&self, name: &'static str) -> KernelId {
+        KernelId::new("matmul", name).norm(self.op.norm.is_some())
     }
-    let q8_bytes = if q8 { rows.clone() * q8_row_bytes(k) } else { Expr::Const(0) };
-    let f32_bytes = if op.norm.is_some() && float { rows.clone() * (4 * k) } else { Expr::Const(0) };
-    let scratch = vec![q8_bytes.clone(), f32_bytes.clone()];
-    let made = q8_bytes + f32_bytes;
-    let prologue = Cost::of(
-        site.ins[..w0].iter().fold(Expr::Const(0), |a, s| a + s.bytes()),
-        made.clone(),
-        if op.norm.is_some() { rows.clone() * (4 * k) } else { Expr::Const(0) },
-    );
-    let raw_x = if float && op.norm.is_none() { site.ins[0].bytes() } else { Expr::Const(0) };
-    let product = Cost::of(
-        site.ins[w0..].iter().fold(made + raw_x, |a, s| a + s.bytes()),
-        cost.written,
-        cost.flops, // The norm's few operations are counted in both dispatches of the plan.
-    );
-    let args: Vec<Arg> = operands.chain([Arg::Scratch(0), Arg::Scratch(1)]).collect();
-    let first = kernel.clone();
-    let prologue_id = id(if q8 { "quantize" } else { "rows" }).quantizing(q8);
-    Lowering::steps(
-        vec![
-            launch(prologue_id, args.clone(), rows, prologue, Arc::new(move |c, s| first.prologue_launch(c, s))),
-            launch(
-                KernelId::new("matmul", "gemm").variant(form),
-                args,
-                tiles.into(),
-                product,
-                Arc::new(move |c, s| kernel.large(c, s)),
-            ),
-        ],
-        scratch,
-    )
+
+    fn operands(&self) -> impl Iterator<Item = Arg> {
+        (0..self.site.ins.len()).map(Arg::In).chain((0..self.site.outs.len()).map(Arg::Out))
+    }
+
+    /// Rows are normed or quantized before they are multiplied.
+    fn needs_prologue(&self) -> bool {
+        self.kernel.q8 || self.op.norm.is_some()
+    }
+
+    /// One launch, in which every worker prepares the rows for itself.
+    fn gemv_multi(&self) -> Lowering {
+        let kernel = self.kernel.clone();
+        let id = self.id("gemv_multi").quantizing(kernel.q8).variant(self.form);
+        let code: CpuKernel = Arc::new(move |c, s| kernel.small(c, s));
+        let cost = self.op.cost(self.site);
+        Lowering::steps(vec![launch(id, self.operands().collect(), self.tiles.into(), cost, code)], vec![])
+    }
+
+    /// The prologue, row by row into scratch slots, then the products.
+    fn gemm(&self) -> Lowering {
+        let (op, site, k, w0) = (self.op, self.site, self.kernel.k, self.op.first_weight());
+        let Kernel { q8, float, .. } = *self.kernel;
+        let (rows, cost) = (site.ins[0].rows.clone(), op.cost(site));
+        let q8_bytes = if q8 { rows.clone() * q8_row_bytes(k) } else { Expr::Const(0) };
+        let f32_bytes = if op.norm.is_some() && float { rows.clone() * (4 * k) } else { Expr::Const(0) };
+        let scratch = vec![q8_bytes.clone(), f32_bytes.clone()];
+        let made = q8_bytes + f32_bytes;
+        let prologue = Cost::of(
+            site.ins[..w0].iter().fold(Expr::Const(0), |a, s| a + s.bytes()),
+            made.clone(),
+            if op.norm.is_some() { rows.clone() * (4 * k) } else { Expr::Const(0) },
+        );
+        let raw_x = if float && op.norm.is_none() { site.ins[0].bytes() } else { Expr::Const(0) };
+        let product = Cost::of(
+            site.ins[w0..].iter().fold(made + raw_x, |a, s| a + s.bytes()),
+            cost.written,
+            cost.flops, // The norm's few operations are counted in both dispatches of the plan.
+        );
+        let args: Vec<Arg> = self.operands().chain([Arg::Scratch(0), Arg::Scratch(1)]).collect();
+        let (first, second) = (self.kernel.clone(), self.kernel.clone());
+        let first: CpuKernel = Arc::new(move |c, s| first.prologue_launch(c, s));
+        let second: CpuKernel = Arc::new(move |c, s| second.large(c, s));
+        let prologue_id = self.id(if q8 { "quantize" } else { "rows" }).quantizing(q8);
+        let id = KernelId::new("matmul", "gemm").variant(self.form);
+        let launches = vec![
+            launch(prologue_id, args.clone(), rows, prologue, first),
+            launch(id, args, self.tiles.into(), product, second),
+        ];
+        Lowering::steps(launches, scratch)
+    }
+}
+
+fn launch(kernel: KernelId, args: Vec<Arg>, grid: Expr, cost: Cost, code: CpuKernel) -> Launch {
+    Launch { kernel, code: Code::Cpu(code), args, grid, grain: 1, cost, grid_syncs: 0 }
 }
 
 impl Kernel {

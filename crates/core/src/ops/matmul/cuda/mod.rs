@@ -53,7 +53,8 @@ pub(super) fn lower(op: &Matmul, site: &OpSite) -> Lowering {
     }
     // Only the first candidate reads or writes MMA fragment layout.
     let has_fragment = site.ins.iter().chain(&site.outs).any(Sig::is_mma_fragment);
-    let candidates = &Cuda::CANDIDATES[..if has_fragment { 1 } else { Cuda::CANDIDATES.len() }];
+    let all = Cuda::CANDIDATES;
+    let candidates = if has_fragment { &all[..1] } else { all };
     let site = Cuda { op, site, products };
     Lowering::selected(select(candidates, site.site.bucket, &site))
 }
