@@ -264,7 +264,11 @@ fn mix_values() {
 
 // Stores KEYS elements of the output from `c * KEYS` on, where the scores were.
 fn put_mix(c: u32) {
-    if c == d0 * SIDE / KEYS { coopStoreT(mix_d0, &scores[(part * SIDE * AT_SCORE + d0 * SIDE % KEYS) / UNIT], AT_SCORE / UNIT); }
+    // each d0
+    if c == d0 * SIDE / KEYS {
+        coopStoreT(mix_d0, &scores[(part * SIDE * AT_SCORE + d0 * SIDE % KEYS) / UNIT], AT_SCORE / UNIT);
+    }
+    // end d0
 }
 
 // The next keys and values, which a thread has in registers while the present ones are multiplied.

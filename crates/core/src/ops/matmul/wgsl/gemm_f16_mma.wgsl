@@ -6,10 +6,10 @@
 // size. Tried and not faster: four subgroups with sub-tiles of 64 x 64 (126), workgroup memory of single elements instead of
 // vectors of four (130).
 //
-// `s0` is a slice of columns of an output, `w0` a weight that it reads, and `s0_put` the epilogue. Number 0 of what a thread has
-// several of: `x0` and `v0` are loads of the next k-tile, `i0` and `j0` matrices down and across a sub-tile, `k0` along a k-tile.
-// All loops over matrices are unrolled, since an indexed array of matrices would not stay in registers. `w0_raw` loads elements
-// 8i .. 8i + 8 of a row as stored, and `w0_halves` converts them to f16.
+// `s0` is a slice of columns of an output, `w0` a weight that it reads, and `s0_put` the epilogue. Number 0 of what a thread
+// has several of: `x0` and `v0` are loads of the next k-tile, `i0` and `j0` matrices down and across a sub-tile, `k0` matrices
+// along a k-tile. All loops over matrices are unrolled, since an indexed array of matrices would not stay in registers.
+// `w0_raw` loads elements 8i .. 8i + 8 of a row as stored, and `w0_halves` converts them to f16.
 // header: defaults
 enable f16;
 enable wgpu_cooperative_matrix;

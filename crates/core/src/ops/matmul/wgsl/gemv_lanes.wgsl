@@ -1,6 +1,6 @@
-// GEMV of one row of f32 activations through subgroups. LANES_PER_ROW lanes compute AT_ONCE rows of a weight at once (`r0`), with
-// UNROLL vectors of eight elements of each in flight (`u0`). Where these lanes are several subgroups, each of them puts its
-// partial sums in workgroup memory. With NORM, the sum of squares is reduced beside the products.
+// GEMV of one row of f32 activations through subgroups. LANES_PER_ROW lanes compute AT_ONCE rows of a weight at once (`r0`),
+// with UNROLL vectors of eight elements of each in flight (`u0`). Where these lanes are several subgroups, each of them puts
+// its partial sums in workgroup memory. With NORM, the sum of squares is reduced beside the products.
 // `s0` is a slice of columns of an output, `w0` a weight that it reads, and `s0_put` the epilogue.
 // header: defaults
 const WG: u32 = 128u;
