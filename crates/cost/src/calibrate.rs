@@ -71,7 +71,7 @@ impl Unit {
     }
 }
 
-/// What of a chain's run is measured.
+/// The part of a chain's run that is measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Timed {
     /// The time until the first dispatch begins.

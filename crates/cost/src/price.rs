@@ -166,8 +166,7 @@ impl<'p> Pricer<'p> {
     }
 
     /// The time of a GPU dispatch by the curves of its op, launch included. `None` where the profile has no such curves, and
-    /// for
-    /// dispatches that write only scratch.
+    /// for dispatches that write only scratch.
     fn gpu_work(&self, d: &Dispatch, bind: Bind, set: f64) -> Option<f64> {
         let no_kernel = KernelId::default();
         let kernel = d.kernel.as_ref().unwrap_or(&no_kernel);
@@ -280,9 +279,8 @@ impl<'p> Pricer<'p> {
             // Where a dispatch has weights of several formats, each format counts for its share of the bytes: that share of the
             // time that all bytes would take in this format.
             stream += bytes(s) / all * (hot + cold * (from_memory - hot).max(0.0));
-            // The epilogues that are contained in the curve's time, to be subtracted below. Longer rows are priced by a
-            // curve of
-            // longer rows, which has fewer items for the same bytes.
+            // The epilogues that are contained in the curve's time, to be subtracted below. Longer rows are priced by a curve
+            // of longer rows, which has fewer items for the same bytes.
             let of_curve = if pair.is_some() { 1.0 } else { (LONG_K as f64 / STREAM_K as f64).powf(cold * long) };
             let items = rows(s) * k as f64 / (STREAM_K as f64 * of_curve) / TILE_ROWS as f64;
             in_curve += if pair.is_some() { items / 2.0 * one(GLU_FLOPS) } else { items * one(0.0) };

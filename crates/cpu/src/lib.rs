@@ -33,31 +33,32 @@ struct CpuRecording {
     entries: Vec<Entry>,
 }
 
-/// The CPU: a thread pool, an arena for slots, and weights where they lie.
+/// The CPU device: a thread pool, an arena for slots, and weights, which are not copied.
 pub struct CpuDevice {
     pool: Pool,
     simd: &'static Simd,
     weights: Vec<WeightData>,
     states: Vec<AlignedBytes>,
     arena: AlignedBytes,
-    /// Place of each slot in the arena in the last run.
+    /// Offset and size of each slot in the arena, for the last run.
     slots: Slots,
     guard: usize,
     overlaps: usize,
     recording: Option<CpuRecording>,
     stamps: Vec<f64>,
-    /// Runs so far: the number of the last one's ticket.
+    /// Number of runs so far, which is also the number of the last run's ticket.
     runs: u64,
     counts: Counts,
 }
 
 impl CpuDevice {
-    /// A device with `threads` workers (all processors if none is given) and the best instruction set there is.
+    /// A device with `threads` workers (one for each processor if none is given) and the strongest instruction set of the
+    /// processor.
     pub fn new(threads: Option<usize>) -> std::io::Result<CpuDevice> {
         CpuDevice::with_isa(threads, Isa::detect())
     }
 
-    /// A device with a given instruction set.
+    /// Like [`CpuDevice::new`], with a given instruction set.
     pub fn with_isa(threads: Option<usize>, isa: Isa) -> std::io::Result<CpuDevice> {
         let threads = match threads {
             Some(n) => n,
@@ -79,7 +80,7 @@ impl CpuDevice {
         })
     }
 
-    /// Workers.
+    /// Number of workers.
     pub fn threads(&self) -> usize {
         self.pool.workers()
     }

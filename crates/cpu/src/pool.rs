@@ -1,8 +1,9 @@
 //! The thread pool: workers (the calling thread is one of them) that run one job together and share a barrier.
 //!
-//! A decode step has a hundred fork–join barriers; each must cost about a microsecond. So workers spin at a barrier, and
-//! between jobs they spin for a short while before they sleep. (The join of a work-stealing pool was measured at 3 to 8 µs
-//! with two threads.)
+//! A decode step has about a hundred fork–join barriers, so each must take no more than about a microsecond. Therefore workers
+//! spin at a barrier, and between jobs they spin for a short time before they sleep. (A fork–join of a work-stealing pool was
+//! measured at 3 to
+//! 8 µs with two threads.)
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use onetrip_ir::cpu::scratch::Scratch;
 /// How long a worker spins for the next job before it sleeps.
 const SPIN: Duration = Duration::from_micros(300);
 
-/// Spins at a barrier after which the waiter yields its processor once.
+/// Number of spins at a barrier after which a waiting worker yields its processor once.
 const SPINS_BEFORE_YIELD: u32 = 1 << 9;
 
 /// The function that every worker of a job runs; it gets the worker's number, its scratch memory and the barrier.
@@ -57,7 +58,8 @@ impl Barrier {
     }
 }
 
-/// A job as the workers see it: the lifetime is erased, `run` does not return before they are done with it.
+/// A job as the workers see it. Its lifetime is erased, which is sound because `run` returns only when all workers have
+/// finished it.
 #[derive(Clone, Copy)]
 struct JobPtr(*const Job<'static>);
 

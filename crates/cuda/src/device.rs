@@ -48,13 +48,13 @@ pub struct Options {
 /// Why the device cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no GPU to use.
+    /// No GPU can be used.
     #[error(transparent)]
     NoGpu(#[from] NoGpu),
-    /// There is no compiler.
+    /// The run-time compiler (NVRTC) is missing.
     #[error(transparent)]
     Compiler(#[from] CompileError),
-    /// The driver refused.
+    /// A call of the driver failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
 }
@@ -155,7 +155,7 @@ impl CudaDevice {
         })
     }
 
-    /// What the GPU is.
+    /// The GPU's properties.
     pub fn properties(&self) -> &Properties {
         &self.properties
     }

@@ -1,4 +1,5 @@
-//! The driver's functions with errors as errors: a context, memory, modules, streams, events and graphs.
+//! Safe wrappers of the CUDA driver's functions that return errors as `Result`: contexts, memory, modules, streams, events,
+//! graphs.
 
 use std::ffi::{CStr, CString, c_void};
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ pub struct DriverError {
     pub what: String,
     /// The driver's name of the error.
     pub name: String,
-    /// Its explanation.
+    /// The driver's explanation of the error.
     pub text: String,
     /// Whether later calls can still succeed.
     pub kind: Kind,
@@ -113,24 +114,24 @@ impl Properties {
     }
 }
 
-/// Why there is no GPU.
+/// Why no GPU can be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NoGpu {
-    /// A library.
+    /// The driver's library is missing.
     #[error(transparent)]
     Missing(#[from] crate::libs::Missing),
-    /// The driver.
+    /// A call of the driver failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// Too old a driver.
+    /// The driver is too old; the number is its CUDA version, 12080 for 12.8.
     #[error("the driver is for CUDA {}.{}, at least 12.8 is needed: update NVIDIA's driver", .0 / 1000, .0 % 1000 / 10)]
     Old(i32),
-    /// No such GPU.
+    /// There is no GPU of this number; the second number is how many the machine has.
     #[error("there is no GPU {0}: this machine has {1}")]
     None(usize, i32),
 }
 
-/// The GPUs of this machine.
+/// The GPUs of this machine, in the order of the driver. `extra` are folders that are searched for the driver's library.
 pub fn list(extra: &[PathBuf]) -> Result<Vec<Properties>, NoGpu> {
     Lib::Driver.open(extra)?;
     let (mut version, mut count) = (0, 0);
@@ -205,7 +206,7 @@ impl Drop for Context {
     }
 }
 
-/// A GPU's context and the stream that everything runs in.
+/// A GPU's context, and the one stream in which all kernels and copies run.
 pub struct Gpu {
     context: Arc<Context>,
     /// The one stream of all work.
@@ -216,7 +217,7 @@ pub struct Gpu {
 unsafe impl Send for Gpu {}
 
 impl Gpu {
-    /// Opens a GPU.
+    /// Retains the primary context of a GPU and makes a stream.
     pub fn open(ordinal: usize) -> Result<Gpu, DriverError> {
         let (mut device, mut context, mut stream) = (0, std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: pointers are to live variables; the primary context is released when the last holder drops it.
@@ -253,7 +254,7 @@ impl Gpu {
         check(unsafe { cu::cuStreamSynchronize(self.stream) }, || "waiting for the GPU".into())
     }
 
-    /// Device memory.
+    /// Allocates device memory, at least 256 bytes. The contents are undefined.
     pub fn memory(&self, bytes: u64) -> Result<Memory, DriverError> {
         let mut at = 0;
         // SAFETY: the pointer is to a live variable; the memory is given back once, in `drop`.
@@ -273,7 +274,7 @@ impl Gpu {
         check(unsafe { cu::cuMemcpyDtoDAsync_v2(to, from, bytes as usize, self.stream) }, || "copying a state".into())
     }
 
-    /// Copies to the device and waits.
+    /// Waits for the stream, then copies to the device.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), DriverError> {
         self.wait()?;
         let from = bytes.as_ptr().cast();
@@ -291,7 +292,7 @@ impl Gpu {
         check(code, || "copying the batch to the GPU".into())
     }
 
-    /// Copies from the device after everything before it, and waits.
+    /// Waits for the stream, then copies from the device.
     pub fn read(&self, at: u64, bytes: &mut [u8]) -> Result<(), DriverError> {
         self.wait()?;
         let to = bytes.as_mut_ptr().cast();
@@ -342,10 +343,10 @@ impl Gpu {
         check(unsafe { cu::cuMemcpy2DAsync_v2(&copy, self.stream) }, || "copying outputs of several ticks".into())
     }
 
-    /// Loads machine code or PTX and finds a kernel in it.
+    /// Loads machine code or PTX, and gets the kernel `entry` with `shared` bytes of dynamic shared memory allowed.
     pub fn load(&self, code: &[u8], entry: &str, shared: u32) -> Result<Kernel, DriverError> {
         let (mut module, mut function) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // PTX is text that ends with a zero.
+        // PTX is text, which must end with a zero byte.
         let mut image = code.to_vec();
         image.push(0);
         let name = CString::new(entry).unwrap_or_default();
@@ -423,7 +424,7 @@ impl Gpu {
         check(unsafe { cu::cuGraphLaunch(graph.executable, self.stream) }, || "launching a graph".into())
     }
 
-    /// An event.
+    /// Makes an event; only a `timed` event can be used for elapsed times.
     pub fn event(&self, timed: bool) -> Result<Event, DriverError> {
         let mut event = std::ptr::null_mut();
         let flag = if timed { 0 } else { cu::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32 };
@@ -458,7 +459,7 @@ impl Drop for Gpu {
     }
 }
 
-/// A kernel that was loaded.
+/// Handle of a loaded kernel, valid as long as the context.
 #[derive(Clone, Copy)]
 pub struct Kernel(cu::CUfunction);
 
@@ -478,7 +479,7 @@ pub struct Shape {
     pub carveout: Option<u32>,
 }
 
-/// Device memory.
+/// An allocation of device memory, freed when dropped.
 pub struct Memory {
     /// Device address.
     pub at: u64,
@@ -495,7 +496,7 @@ impl Drop for Memory {
     }
 }
 
-/// Pinned memory of the host.
+/// An allocation of pinned host memory, freed when dropped.
 pub struct Pinned {
     at: *mut u8,
     bytes: usize,
@@ -506,13 +507,13 @@ pub struct Pinned {
 unsafe impl Send for Pinned {}
 
 impl Pinned {
-    /// Its bytes. The GPU must not be writing to them.
+    /// The bytes, to read. The GPU must not write to them meanwhile.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: allocated with this size; the owner waits for copies into it first.
         unsafe { std::slice::from_raw_parts(self.at, self.bytes) }
     }
 
-    /// Its bytes, to write. The GPU must not be reading them.
+    /// The bytes, to write. The GPU must not read or write them meanwhile.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and there is one owner.
         unsafe { std::slice::from_raw_parts_mut(self.at, self.bytes) }
@@ -527,7 +528,7 @@ impl Drop for Pinned {
     }
 }
 
-/// A point in the stream.
+/// An event: a point in the stream.
 pub struct Event {
     event: cu::CUevent,
     context: Arc<Context>,
@@ -560,7 +561,7 @@ impl Drop for Event {
     }
 }
 
-/// A recorded graph.
+/// An executable graph.
 pub struct Graph {
     executable: cu::CUgraphExec,
     /// Number of nodes; a library may launch several kernels for one dispatch.

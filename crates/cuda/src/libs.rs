@@ -9,23 +9,23 @@ use libloading::Library;
 /// A library of CUDA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lib {
-    /// The driver: it comes with the GPU's driver package.
+    /// The driver's library, which comes with the GPU's driver package.
     Driver,
-    /// The run-time compiler.
+    /// NVRTC, the run-time compiler.
     Nvrtc,
     /// cuBLASLt for matrix products; without it everything still runs, but prompts are slower.
     BlasLt,
 }
 
-/// A library that is not there.
+/// The error for a library that is not found.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what} is missing: looked for {}; {get}", looked.join(", "))]
 pub struct Missing {
     /// The library, in words.
     pub what: &'static str,
-    /// Names and places that were tried.
+    /// File names and folders that were tried.
     pub looked: Vec<String>,
-    /// How to get it.
+    /// How to install the library.
     pub get: &'static str,
 }
 

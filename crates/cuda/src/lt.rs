@@ -55,7 +55,7 @@ impl Drop for Product {
     }
 }
 
-/// The library on one GPU.
+/// A cuBLASLt handle for one GPU, with its workspace and the algorithms of the shapes that were used.
 pub struct Lt {
     handle: lt::cublasLtHandle_t,
     workspace: Memory,
@@ -65,7 +65,8 @@ pub struct Lt {
 // SAFETY: the library locks for itself; a handle may be used from any thread in its context.
 unsafe impl Send for Lt {}
 
-/// The library's version, or why it cannot be used; looked for in the `extra` folders besides the usual places.
+/// The library's major and minor version, or the error that it is missing. `extra` are folders that are searched besides the
+/// usual places.
 pub fn version(extra: &[PathBuf]) -> Result<(usize, usize), Missing> {
     Lib::BlasLt.open(extra)?;
     // SAFETY: the library is open; the function has no preconditions.
@@ -90,7 +91,7 @@ impl Lt {
         }
     }
 
-    /// Submits a product of `m` rows; `args` as [`Gemm`] orders them.
+    /// Submits a product of `m` rows. `args` are device addresses, in the order of operands of [`Gemm`].
     pub fn gemm(&self, gemm: &Gemm, m: u64, args: &[u64], stream: CUstream) -> Result<(), DriverError> {
         let Gemm { dtype, n, k, bias, residual, .. } = *gemm;
         let key = Key { is_bf16: dtype == DType::BF16, m, n, k, bias, residual };
@@ -141,7 +142,8 @@ impl Lt {
         }
     }
 
-    /// Describes a shape in the library's order, columns first: out `[n, m]` = weight `[k, n]` transposed · x `[k, m]`.
+    /// Describes a shape in the library's column-major order, out `[n, m]` = weight `[k, n]` transposed · x `[k, m]`, and lets
+    /// the library's heuristic choose an algorithm.
     fn choose(&self, key: Key, bias: u64) -> Result<Product, CublasError> {
         use lt::cublasLtMatmulDescAttributes_t::*;
         let Key { m, n, k, .. } = key;

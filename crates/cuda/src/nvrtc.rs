@@ -12,17 +12,17 @@ use crate::libs::{Lib, Missing};
 /// Why a kernel could not be compiled.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// There is no compiler.
+    /// NVRTC is missing.
     #[error(transparent)]
     Missing(#[from] Missing),
-    /// The text is wrong, or too new for this compiler.
+    /// The kernel text has an error, or needs a newer compiler.
     #[error("the kernel {entry} does not compile for {arch}: {log}")]
     Text {
-        /// The kernel.
+        /// Name of the kernel.
         entry: String,
-        /// For which architecture.
+        /// The target architecture.
         arch: String,
-        /// The compiler's words.
+        /// The compiler's messages.
         log: String,
     },
 }
@@ -32,9 +32,9 @@ pub enum CompileError {
 pub struct Compiler {
     /// The target architecture: `sm_90a`, or `compute_90` (PTX) where the compiler does not know the GPU's own.
     pub arch: String,
-    /// Its version, major and minor.
+    /// Version of NVRTC, major and minor.
     pub version: (i32, i32),
-    /// Options for every kernel besides those of a call, `-DNAME`.
+    /// Compiler options (`-DNAME`) for every kernel, besides those of a call.
     pub defines: Vec<String>,
     cache: Option<PathBuf>,
 }

@@ -1,4 +1,4 @@
-//! What this machine's processor and memory are.
+//! Processor, caches and memory of this machine.
 
 use onetrip_ir::simd::Isa;
 
@@ -9,12 +9,12 @@ pub fn cpu() -> String {
     name.map_or_else(|| std::env::consts::ARCH.to_string(), |(_, name)| name.trim().to_string())
 }
 
-/// Processors that this program may use.
+/// Number of logical processors that this program may use.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |n| n.get())
 }
 
-/// The machine in one line: what profiles call it.
+/// The machine in one line, as profiles call it.
 pub fn name() -> String {
     format!("{}, {} cores, {}", cpu(), cores(), std::env::consts::OS)
 }
@@ -24,7 +24,7 @@ pub fn isas() -> Vec<&'static str> {
     Isa::available().iter().map(|isa| isa.name()).collect()
 }
 
-/// Bytes of each cache of data of the first processor, nearest first; none where the system does not tell.
+/// Bytes of each data cache of the first processor, L1 first; empty if the system does not tell.
 pub fn caches() -> Vec<u64> {
     let read =
         |i: usize, what: &str| std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{i}/{what}"));
@@ -42,12 +42,12 @@ pub fn caches() -> Vec<u64> {
     (0..8).filter(is_data).filter_map(|i| size(&read(i, "size").ok()?)).collect()
 }
 
-/// Bytes of memory: all, and what is free for new work.
+/// Bytes of memory: in all, and available for new allocations.
 pub fn memory() -> (Option<u64>, Option<u64>) {
     (proc_kb("/proc/meminfo", "MemTotal"), proc_kb("/proc/meminfo", "MemAvailable"))
 }
 
-/// Most bytes that this process had in memory so far, mapped files included.
+/// Most bytes that this process has had in physical memory so far, with mapped files.
 pub fn peak_rss() -> Option<u64> {
     proc_kb("/proc/self/status", "VmHWM")
 }

@@ -1,4 +1,4 @@
-//! Kinds of devices, and the names by which a user asks for one. No other file compares such a name.
+//! Kinds of devices and the names of devices. No other file compares such a name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,10 +6,10 @@ use std::str::FromStr;
 use onetrip_ir::device::{Commit, SubmitMode};
 use serde::{Serialize, Serializer};
 
-/// What drives a device: one crate each.
+/// A kind of device; each has its own crate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DeviceKind {
-    /// The processor, through our own threads.
+    /// The processor, with onetrip's own thread pool.
     Cpu,
     /// NVIDIA GPUs, through CUDA.
     Cuda,
@@ -17,14 +17,14 @@ pub enum DeviceKind {
     Wgpu,
 }
 
-/// The wgpu device's name in plans, profiles and output.
+/// Name of the kind `Wgpu` in plans, profiles and output.
 const WGPU: &str = "wgpu";
 
 impl DeviceKind {
     /// All kinds, in the order in which devices are listed.
     pub const ALL: [DeviceKind; 3] = [DeviceKind::Cpu, DeviceKind::Wgpu, DeviceKind::Cuda];
 
-    /// Its name in plans, profiles and output.
+    /// Name of the kind in plans, profiles and output.
     pub fn name(self) -> &'static str {
         match self {
             DeviceKind::Cpu => "cpu",
@@ -33,7 +33,7 @@ impl DeviceKind {
         }
     }
 
-    /// Other names that are understood.
+    /// Other names that are accepted for this kind.
     pub fn aliases(self) -> &'static [&'static str] {
         match self {
             DeviceKind::Cpu | DeviceKind::Cuda => &[],
@@ -41,12 +41,12 @@ impl DeviceKind {
         }
     }
 
-    /// The kind of that name or alias.
+    /// The kind with this name or alias.
     fn named(name: &str) -> Option<DeviceKind> {
         DeviceKind::ALL.into_iter().find(|kind| kind.name() == name || kind.aliases().contains(&name))
     }
 
-    /// It is a processor of its own, to which the host submits work.
+    /// Whether devices of this kind are GPUs, to which the host submits work.
     pub fn is_gpu(self) -> bool {
         match self {
             DeviceKind::Cpu => false,
@@ -54,12 +54,12 @@ impl DeviceKind {
         }
     }
 
-    /// Its kernels may multiply in f16 or bf16 with tensor cores: `--compute f16` means something.
+    /// Whether kernels of this kind can multiply in f16 or bf16 with tensor cores, so that `--compute f16` has an effect.
     pub fn has_tensor_cores(self) -> bool {
         self.is_gpu()
     }
 
-    /// It can keep a tick as a recording and play it again: [`Commit::Replay`].
+    /// Whether devices of this kind can keep the recording of a tick and submit it again: [`Commit::Replay`].
     pub fn keeps_ticks(self) -> bool {
         match self {
             DeviceKind::Cuda => true,
@@ -67,7 +67,7 @@ impl DeviceKind {
         }
     }
 
-    /// A second thread may encode and submit: [`SubmitMode::encode_thread`].
+    /// Whether a second thread may encode and submit: [`SubmitMode::encode_thread`].
     pub fn has_encode_thread(self) -> bool {
         match self {
             DeviceKind::Wgpu => true,
@@ -75,7 +75,7 @@ impl DeviceKind {
         }
     }
 
-    /// How runs are submitted where neither a user nor a profile says otherwise.
+    /// The submit mode that is used where neither the user nor a profile chooses one.
     pub fn default_hand_over(self) -> SubmitMode {
         SubmitMode::by(if self.keeps_ticks() { Commit::Replay } else { Commit::Tick })
     }
@@ -87,31 +87,31 @@ impl fmt::Display for DeviceKind {
     }
 }
 
-/// Which of the devices of a kind.
+/// Selects one of the devices of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Selector {
-    /// The first there is.
+    /// The first device.
     First,
-    /// The one of that number.
+    /// The device with this number, from 0.
     Number(usize),
-    /// The first whose name contains this, in any case.
+    /// The first device whose name contains this text; upper and lower case are equal.
     Name(String),
 }
 
 /// A device as a user names it: `cpu`, `cuda`, `cuda:1`, `wgpu`, or `wgpu:NAME` of an adapter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DeviceSpec {
-    /// What drives it.
+    /// The kind of device.
     pub kind: DeviceKind,
-    /// Which of them.
+    /// The choice among devices of that kind.
     pub selector: Selector,
 }
 
 impl DeviceSpec {
-    /// The CPU: what is used where nothing else is asked for.
+    /// The CPU device, which is the default.
     pub const CPU: DeviceSpec = DeviceSpec { kind: DeviceKind::Cpu, selector: Selector::First };
 
-    /// Number of the device; the first is 0.
+    /// Number of the device, from 0; 0 where the user gave no number.
     pub fn ordinal(&self) -> usize {
         match self.selector {
             Selector::Number(n) => n,
@@ -119,7 +119,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Part of the device's name, where one was given.
+    /// The text that the name of the device must contain, if the user gave one.
     pub fn part_of_name(&self) -> Option<&str> {
         match &self.selector {
             Selector::Name(name) => Some(name),
@@ -144,7 +144,7 @@ impl Serialize for DeviceSpec {
     }
 }
 
-/// A name that is none of a device.
+/// The error for a text that is not the name of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no such device; devices: cpu, cuda, cuda:NUMBER, {WGPU}, {WGPU}:NAME of an adapter")]
 pub struct UnknownDevice;

@@ -1,11 +1,11 @@
-//! The registry of devices: the kinds there are, how they are named, what plans for them may use, and opening one. It is the
-//! one place that names the crates of devices, so that everybody else holds a [`DeviceSpec`] and a `dyn Device`.
+//! The registry of devices: it knows their kinds, names and capabilities, and opens them. Only this crate depends on the crates
+//! of devices; all others use a [`DeviceSpec`] and a `dyn Device`.
 //!
-//! [`kind`] has the kinds, their names and their defaults; [`open`] makes a device of a name; [`list`] says what this
-//! machine has; [`host`] says what its processor is; [`selftest`] runs the cases of ops on a device.
+//! [`kind`] has the kinds, their names and their defaults; [`open`] opens the device of a name; [`list`] lists the devices of
+//! this machine; [`host`] describes its processor; [`selftest`] runs the cases of ops on a device.
 //!
-//! CUDA and wgpu are features of this crate. Without its feature a kind can still be named and planned for, and is refused
-//! when it is opened.
+//! CUDA and wgpu are features of this crate. Without its feature, a kind can still be named, and plans can be made for it, but
+//! opening a device of that kind is an error.
 
 pub mod host;
 pub mod kind;

@@ -1,4 +1,4 @@
-//! What this machine has to run on, and what is missing where a kind of device is not there.
+//! Lists the devices of this machine; for a kind without a device, says what is missing.
 
 use onetrip_ir::target::WgslCaps;
 
@@ -6,10 +6,10 @@ use crate::host;
 use crate::kind::{DeviceKind, DeviceSpec, Selector};
 use crate::open::{OpenError, Settings};
 
-/// A device of this machine.
+/// Description of a device of this machine.
 #[derive(Clone, Debug)]
 pub enum Info {
-    /// The processor.
+    /// The CPU.
     Cpu(CpuInfo),
     /// An NVIDIA GPU.
     Cuda(CudaInfo),
@@ -17,69 +17,69 @@ pub enum Info {
     Wgpu(WgpuInfo),
 }
 
-/// The processor.
+/// Description of the processor.
 #[derive(Clone, Debug)]
 pub struct CpuInfo {
-    /// Its model.
+    /// Model name of the processor.
     pub processor: String,
-    /// Processors that this program may use.
+    /// Number of logical processors that this program may use.
     pub cores: usize,
     /// Instruction set of the kernels in use.
     pub isa: &'static str,
-    /// Instruction sets there are kernels for, weakest first.
+    /// Instruction sets that the processor has and kernels exist for, weakest first.
     pub isas: Vec<&'static str>,
-    /// Bytes of memory, where the system tells.
+    /// Bytes of memory, if the system tells.
     pub memory: Option<u64>,
-    /// Bytes of it that are free for new work.
+    /// Bytes of memory that are available for new allocations, if the system tells.
     pub memory_available: Option<u64>,
 }
 
-/// An NVIDIA GPU.
+/// Description of an NVIDIA GPU.
 #[derive(Clone, Debug)]
 pub struct CudaInfo {
-    /// Its number.
+    /// Number of the device in CUDA, from 0.
     pub ordinal: usize,
-    /// Its name.
+    /// Name of the GPU, as the driver gives it.
     pub name: String,
     /// Compute capability: 90 for 9.0.
     pub sm: u32,
-    /// SMs.
+    /// Number of SMs.
     pub sms: u32,
-    /// Bytes of shared memory that a thread block may ask for.
+    /// Most bytes of shared memory that a thread block may use.
     pub shared: u32,
-    /// Bytes of its L2.
+    /// Bytes of the L2 cache.
     pub l2: u64,
     /// Bytes of memory.
     pub memory: u64,
     /// CUDA version of the driver: 13000 for 13.0.
     pub driver: i32,
-    /// What compiles for it, and the library of matrix products, in words.
+    /// The compiler of kernels (NVRTC) and the library of matrix products (cuBLASLt) that were found, in words.
     pub compiler: String,
 }
 
-/// An adapter of Vulkan, Metal or DX12.
+/// Description of an adapter of Vulkan, Metal or DX12.
 #[derive(Clone, Debug)]
 pub struct WgpuInfo {
-    /// Its name.
+    /// Name of the adapter.
     pub name: String,
-    /// `vulkan`, `metal`, `dx12`.
+    /// The interface to the driver: `vulkan`, `metal` or `dx12`.
     pub backend: &'static str,
-    /// `discrete`, `integrated`, `virtual`, `software`, `other`.
+    /// `discrete`, `integrated`, `virtual`, `software` or `other`.
     pub class: &'static str,
-    /// Driver and its version.
+    /// Name and version of the driver.
     pub driver: String,
-    /// Bytes of its memory, where the backend tells.
+    /// Bytes of memory of the adapter, if the backend tells.
     pub memory: Option<u64>,
-    /// What kernels may use.
+    /// Capabilities that kernels may use.
     pub caps: WgslCaps,
-    /// Features it has, of those onetrip uses.
+    /// Features that onetrip uses and the adapter has.
     pub features: Vec<&'static str>,
-    /// Features it lacks, and what that means.
+    /// Features that onetrip uses and the adapter lacks, each with the consequence.
     pub missing: Vec<(&'static str, &'static str)>,
 }
 
 impl Info {
-    /// The name that opens it.
+    /// The name with which the device is opened.
     pub fn spec(&self) -> DeviceSpec {
         match self {
             Info::Cpu(_) => DeviceSpec::CPU,
@@ -89,7 +89,7 @@ impl Info {
     }
 }
 
-/// The devices of every kind, or why there is none that can be used.
+/// The devices of every kind; for a kind without a usable device, the reason.
 pub fn list(settings: &Settings) -> Vec<(DeviceKind, Result<Vec<Info>, OpenError>)> {
     let of = |kind| match kind {
         DeviceKind::Cpu => Ok(vec![Info::Cpu(cpu(settings))]),

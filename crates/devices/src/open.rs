@@ -1,4 +1,4 @@
-//! Making a device of a name: what plans for it may use, what its hardware is called, and opening it.
+//! From the name of a device to its target for plans, the identity of its hardware, and the opened device.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -11,27 +11,27 @@ use onetrip_ir::target::{CudaCaps, Target, WgslCaps};
 use crate::host;
 use crate::kind::{DeviceKind, DeviceSpec};
 
-/// What devices are opened with. The values come from whoever reads the environment.
+/// Settings with which devices are opened. The caller fills them in, from flags and from the environment.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Threads of the CPU device.
+    /// Number of threads in the pool of the CPU device.
     pub threads: usize,
-    /// Instruction set of the CPU's kernels.
+    /// Instruction set of CPU kernels.
     pub isa: Isa,
-    /// Folder where compiled kernels are kept.
+    /// Folder in which compiled kernels are kept; `None`: they are not kept.
     pub cache: Option<PathBuf>,
-    /// Folders where CUDA's libraries are looked for besides the usual places.
+    /// Folders in which CUDA's libraries are looked for, in addition to the usual ones.
     pub libraries: Vec<PathBuf>,
     /// How CUDA kernels are launched.
     pub launch: CudaLaunch,
-    /// For tests: seed of the random short whiles that every warp of a CUDA kernel waits.
+    /// For tests: seed of random short delays of every warp of a CUDA kernel, which reveal missing synchronization.
     pub delays: Option<u32>,
-    /// The run, counted from 1, that a graphics debugger captures on the wgpu device.
+    /// Number of the run, from 1, that a graphics debugger captures on the wgpu device.
     pub capture: Option<u64>,
 }
 
 impl Default for Settings {
-    /// All processors, the best instruction set, nothing kept on disk.
+    /// A thread for each processor, the best instruction set, and no compiled kernels kept on disk.
     fn default() -> Settings {
         Settings {
             threads: host::cores(),
@@ -45,14 +45,14 @@ impl Default for Settings {
     }
 }
 
-/// How CUDA kernels are launched. As text: the words that hold, separated by commas.
+/// How CUDA kernels are launched. Its text form is the list of the fields that are true, separated by commas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CudaLaunch {
-    /// `serial`: each kernel waits for the end of the one before it.
+    /// `serial`: each kernel waits for the end of the one before it, without programmatic dependent launch.
     pub serial: bool,
-    /// `sync`: the host waits behind every kernel, so that a failure is said at its dispatch.
+    /// `sync`: the host waits after every kernel, so that an error is reported at the dispatch that caused it.
     pub sync: bool,
-    /// `own`: products of matrices run on our own kernels, though cuBLASLt may be there.
+    /// `own`: matrix products run on onetrip's own kernels, even if cuBLASLt is available.
     pub own: bool,
 }
 
@@ -76,58 +76,58 @@ impl FromStr for CudaLaunch {
 /// Why a device cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// This program was built without the crate that drives it.
+    /// This program was built without the crate of this kind of device.
     #[error("this program was built without the device {0}: build it with that feature")]
     NotBuilt(DeviceKind),
-    /// There is none of this kind here, or what drives it is missing or refuses: the sentence says what to install.
+    /// There is no device of this kind, or its driver or libraries are missing or fail.
     #[error("{why}")]
     Missing {
-        /// The kind.
+        /// The kind of device.
         kind: DeviceKind,
-        /// What is missing.
+        /// The reason, and what to install, in one sentence.
         why: String,
     },
-    /// There are some of this kind, but not the one that was asked for.
+    /// There are devices of this kind, but not the requested one.
     #[error("{0}")]
     NoneSuch(String),
-    /// It is there, and its driver refuses.
+    /// The device exists, but its driver cannot open it.
     #[error("{0}")]
     Refused(String),
-    /// The system gives no threads to the CPU device.
+    /// The system cannot start the threads of the CPU device.
     #[error("cannot start {threads} threads: {why}")]
     Threads {
-        /// As many as were asked for.
+        /// Requested number of threads.
         threads: usize,
-        /// What the system said.
+        /// Error of the system.
         why: std::io::Error,
     },
 }
 
-/// A device that is ready to take weights.
+/// An opened device, ready to take weights.
 pub struct Opened {
-    /// The device; runs are submitted in the way that it begins with.
+    /// The device, in its initial submit mode.
     pub device: Box<dyn TestDevice>,
-    /// What profiles call the hardware, where it is a GPU.
+    /// For a GPU: the name of the hardware, as profiles have it.
     pub hardware: Option<String>,
-    /// What makes kernels slower on this one than on most of its kind: what is missing, and what that means.
+    /// Missing features that make kernels slower on this device than on most of its kind, each with the consequence.
     pub lacks: Vec<(&'static str, &'static str)>,
 }
 
-/// What profiles know of a device's hardware.
+/// The identity of the hardware of a device, as profiles store it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Its name.
+    /// Name of the hardware.
     pub name: String,
-    /// Cores of a CPU, SMs of a GPU; 0 where the driver does not tell.
+    /// Cores of a CPU, SMs of a GPU; 0 if the driver does not tell.
     pub cores: usize,
-    /// Instruction set of a CPU (`avx2`), compute capability of an NVIDIA GPU (`sm_90`), else the driver's interface.
+    /// Instruction set of a CPU (`avx2`), compute capability of an NVIDIA GPU (`sm_90`), else the interface of the driver.
     pub isa: String,
-    /// Bytes of its caches, nearest first; none where the driver does not tell.
+    /// Bytes of each cache, nearest to the core first; empty if the driver does not tell.
     pub caches: Vec<u64>,
 }
 
 impl DeviceSpec {
-    /// What plans for this device may use: that of this machine's, or the usual where there is none.
+    /// The target of plans for this device: that of the device of this machine, or a usual one if the machine has none.
     pub fn target(&self, settings: &Settings) -> Target {
         match self.kind {
             DeviceKind::Cpu => Target::Cpu(settings.isa),
@@ -136,7 +136,7 @@ impl DeviceSpec {
         }
     }
 
-    /// What its hardware is; none where this machine has no such device.
+    /// The identity of the hardware; `None` if this machine has no such device.
     pub fn identity(&self, settings: &Settings) -> Option<Identity> {
         match self.kind {
             DeviceKind::Cpu => Some(Identity {
@@ -150,7 +150,7 @@ impl DeviceSpec {
         }
     }
 
-    /// Opens it.
+    /// Opens the device.
     pub fn open(&self, settings: &Settings) -> Result<Opened, OpenError> {
         match self.kind {
             DeviceKind::Cpu => {

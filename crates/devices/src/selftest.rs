@@ -1,4 +1,5 @@
-//! Every op's cases on a device against their meaning: fresh random inputs, poisoned outputs, guard bytes.
+//! Runs the test cases of ops on a device and compares the outputs with the reference of the op. Inputs are random, outputs are
+//! filled with poison values before a run, and guard bytes around them reveal writes out of bounds.
 
 use onetrip_core::compile::lower::lower;
 use std::sync::Arc;
@@ -14,34 +15,34 @@ use onetrip_core::reference::{RefState, RefTensor, eval_graph};
 use onetrip_ir::device::{DeviceError, TestDevice, WeightData};
 use onetrip_ir::tensor::Role;
 
-/// What every kernel of a GPU may be off by, relative to the largest number.
+/// The error that every kernel of a GPU may have, relative to the largest element of the output.
 const LAST_BITS: f32 = 1e-6;
 
-/// What came of a case.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// The error is within the case's tolerance.
+    /// The error is within the tolerance of the case.
     Pass,
-    /// The device has no kernel, and why.
+    /// The device has no kernel; the text is the reason.
     Gap(&'static str),
-    /// It is wrong, and how.
+    /// The output is wrong or the run failed; the text says how.
     Fail(String),
 }
 
-/// A row of the table op × case.
+/// A line of the table of all ops and cases.
 #[derive(Clone, Debug)]
 pub struct CaseResult {
-    /// The op.
+    /// Name of the op.
     pub op: &'static str,
-    /// The case.
+    /// Name of the case.
     pub case: String,
-    /// Kernels that ran.
+    /// Names of the kernels that ran, in order.
     pub kernels: Vec<String>,
     /// Largest error, relative to the largest magnitude of the output.
     pub error: f32,
-    /// What is allowed.
+    /// Largest allowed error, relative to the same magnitude.
     pub tolerance: f32,
-    /// What came of it.
+    /// The outcome.
     pub verdict: Verdict,
 }
 
@@ -52,7 +53,7 @@ pub fn run_case(device: &mut dyn TestDevice, op: &'static str, case: &Case, seed
         case: case.name.clone(),
         kernels: vec![],
         error: 0.0,
-        // A GPU may join a product and a sum, and its functions are right to a few last bits.
+        // A GPU may contract a product and a sum to a fused multiply-add, and its functions are exact to a few last bits only.
         tolerance: if device.target().is_text() { case.tolerance.max(LAST_BITS) } else { case.tolerance },
         verdict: Verdict::Pass,
     };
@@ -97,13 +98,13 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
                     all.data.extend(part.data);
                 }
                 numbers.push(all);
-                // A weight goes by the number of its first shard.
+                // A weight that is split has the index of its first shard; the indices of the others stay empty.
                 numbers.resize(weights.len(), RefTensor::default());
             }
         }
     }
     if let Some(want) = case.cost {
-        // Counted by hand for weights as they are stored.
+        // The costs in cases are counted by hand, for weights in the stored layout.
         let site = OpSite { ins: case.ins.clone(), ..graph.site(&ctx, &graph.nodes[0].ins, &graph.nodes[0].outs) };
         let cost = case.op.cost(&site);
         let have = (cost.read.eval(case.batch), cost.written.eval(case.batch), cost.flops.eval(case.batch));
@@ -120,7 +121,7 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
         result.tolerance = result.tolerance.max(most);
     }
     let expected = eval_graph(&graph, &numbers, &ctx, &batch, &mut expected_states);
-    // Layouts are in the signatures already.
+    // The table of layouts is empty because the signatures of the case have the layouts already.
     let plan = lower(graph, ctx, &case_rules(), &Layouts::new(), device.name());
     let plan = Arc::new(plan.map_err(|e| wrong(e.to_string()))?);
     result.kernels = plan.dispatches.iter().map(|d| d.kernel_name()).collect();
@@ -128,14 +129,15 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
     device.set_weights(weights)?;
     device.set_states(&states.iter().map(|s| s.bytes.len() as u64).collect::<Vec<_>>())?;
     let recording = record(&plan, device, &mut Silent)?;
-    // Twice: a kernel that leaves something behind, or reads what it should write, differs the second time.
+    // The case runs twice: a kernel that leaves workspace or semaphores dirty, or reads memory that it should only write, gives
+    // another result in the second run.
     for run in 0..2 {
         for (i, s) in states.iter().enumerate() {
             device.write_state(i, &s.bytes);
         }
         let counted = device.counts().dispatches;
         let ran = device.submit(&recording, &batch)?;
-        // What went wrong on the device is said as that, and not as guards that cannot be read.
+        // Waits first, so that a failure on the device is reported as such and not as guard bytes that cannot be read.
         device.wait()?;
         if !device.guards_intact() {
             return Err(wrong(format!("run {run} wrote beyond an output, or two workers wrote to one place")));
@@ -160,7 +162,8 @@ fn try_case(device: &mut dyn TestDevice, case: &Case, seed: u64, result: &mut Ca
     Ok(())
 }
 
-/// Ids are bits, in the first and every even column: a relative error would not see them.
+/// Compares token ids, which an output of `sample` has as bits in every even column from the first on. They must be equal; a
+/// relative error of the bits as f32 would not show a wrong id.
 fn same_ids(have: &[f32], want: &RefTensor) -> Result<(), DeviceError> {
     for (i, (h, w)) in have.iter().zip(&want.data).enumerate().filter(|(i, _)| (i % want.width).is_multiple_of(2)) {
         if h.to_bits() != w.to_bits() && !(h.is_nan() && w.is_nan()) {

@@ -1,8 +1,8 @@
-//! Chat templates: the Jinja text that comes with a model turns messages into the prompt it was trained on.
+//! Chat templates: Jinja templates that come with a model and turn messages into the prompt format of its training.
 //!
-//! Templates are written for Python's Jinja2 as the `transformers` package sets it up, and this module sets up minijinja
-//! to give the same text. They are also input from strangers: work, recursion, memory and output are limited, and a
-//! template has no way to files, time zones or the network.
+//! Templates are written for Python's Jinja2 as the `transformers` package configures it; this module configures minijinja to
+//! produce the same text. Templates are also untrusted input: their work, recursion, memory and output are limited, and they
+//! have no access to files, time zones or the network.
 
 mod python;
 mod time;
@@ -14,34 +14,35 @@ use std::time::{Duration, SystemTime};
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, ErrorKind, UndefinedBehavior, Value};
 
-/// The longest template in bytes. Real ones are below 50 KB.
+/// Most bytes of a template. Published templates are below 50 KB.
 const MAX_SOURCE: usize = 1 << 18;
-/// The longest line of a template in characters, and the most lines: minijinja counts both in 16 bits.
+/// Most characters of a line of a template, and most lines: minijinja counts both in 16 bits.
 const MAX_LINE: usize = 65_000;
-/// Work that any render may do: instructions, and one for each 64 bytes of data made.
+/// Fuel of every render. Fuel counts minijinja's instructions, and one more for each 64 bytes of data that are produced.
 const BASE_FUEL: u64 = 500_000;
-/// More work a message, and never more in total than [`MAX_FUEL`]: [`STACKS`] are sized by it.
+/// Additional fuel for each message.
 const MESSAGE_FUEL: u64 = 500;
-/// The work of the longest conversation.
+/// Most fuel of a render, however long the conversation; the sizes in [`STACKS`] follow from it.
 const MAX_FUEL: u64 = 4_000_000;
 /// How deep macros, includes and recursive loops may nest.
 const MAX_RECURSION: usize = 100;
-/// The longest output in bytes, beyond eight times what the messages hold.
+/// Most bytes of output, in addition to eight times the bytes of the messages.
 const MAX_OUTPUT: usize = 1 << 20;
-/// The stack of a render. Values nest at most as deep as the fuel lets a template build them, and they are freed,
-/// compared and printed recursively; only what is touched of it becomes memory. Where the system gives no such thread
-/// (a limit on address space), a smaller one does, with as much less work allowed.
+/// Stack sizes of the thread that renders, largest first. Values are freed, compared and printed recursively, and a template
+/// can nest them as deep as its fuel allows, so the stack must be large; only stack pages that are touched take memory. Where
+/// the system cannot start a thread with the largest stack (address space may be limited), a smaller stack is used, and fuel
+/// is reduced in proportion.
 const STACKS: [usize; 3] = [256 << 20, 64 << 20, 16 << 20];
-/// How long a template may take. Fuel bounds the instructions; this bounds what one instruction does to a list that
-/// holds itself many times over (turning it into text, comparing it), which minijinja charges only afterwards.
+/// Most time that a template may take. Fuel bounds the number of instructions; the deadline bounds the time of one instruction
+/// that prints or compares a list which contains itself many times, for which minijinja counts fuel only afterwards.
 const DEADLINE: Duration = Duration::from_secs(5);
 
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Who speaks: `system`, `user` or `assistant` (templates may know more, such as `tool`).
+    /// The role of the speaker: `system`, `user` or `assistant`; some templates know more, such as `tool`.
     pub role: String,
-    /// The text.
+    /// Text of the message.
     pub content: String,
 }
 
@@ -52,20 +53,20 @@ impl Message {
     }
 }
 
-/// Why a chat template gives no prompt. Every message is one line.
+/// Why a chat template gives no prompt. Every error text is one line.
 #[derive(Debug, thiserror::Error)]
 pub enum ChatError {
     /// The template cannot be parsed.
     #[error("the chat template has a syntax error{0}")]
     Syntax(String),
-    /// The template itself refuses the conversation (`raise_exception`): a system message it does not know, or turns
-    /// that do not alternate.
+    /// The template refuses the conversation (`raise_exception`), for instance because it supports no system message or
+    /// because turns do not alternate.
     #[error("the chat template refuses this conversation: {0}")]
     Refused(String),
-    /// The template fails on the way.
+    /// The template fails while it is rendered.
     #[error("the chat template fails{0}")]
     Render(String),
-    /// The template is over one of the limits that keep it from hanging or filling the memory.
+    /// The template exceeds one of the limits that keep it from running forever or filling the memory.
     #[error("the chat template is over the limit of {0}")]
     Limit(&'static str),
 }
@@ -80,10 +81,10 @@ pub struct ChatTemplate {
 const NAME: &str = "chat";
 
 impl ChatTemplate {
-    /// Parses `source`. `bos` and `eos` are the texts of the model's tokens (`<s>`), empty where it has none.
+    /// Parses `source`. `bos` and `eos` are the texts of the model's BOS and EOS tokens (such as `<s>`), empty if it has none.
     ///
     /// # Errors
-    /// [`ChatError::Syntax`] with the line, [`ChatError::Limit`] for a template over 1 MB.
+    /// [`ChatError::Syntax`] with the line, [`ChatError::Limit`] for a template over 256 KB.
     pub fn new(source: &str, bos: &str, eos: &str) -> Result<ChatTemplate, ChatError> {
         if source.len() > MAX_SOURCE {
             return Err(ChatError::Limit("256 KB of source"));
@@ -100,7 +101,7 @@ impl ChatTemplate {
         environment.set_recursion_limit(MAX_RECURSION);
         python::install(&mut environment);
         let source = python::without_generation_tags(source);
-        // Parsing recurses as deep as the template nests, so it has its own stack as rendering has.
+        // Parsing recurses as deep as the template nests, so it runs on a thread with a large stack, as rendering does.
         let environment = limited(move |share| {
             if source.len() > MAX_SOURCE / share {
                 return Err(ChatError::Limit("source for the memory that this process may have"));
@@ -113,9 +114,9 @@ impl ChatTemplate {
         Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned() })
     }
 
-    /// The prompt for a conversation. With `add_generation_prompt` it ends where the assistant's answer begins.
+    /// Renders the prompt for a conversation. With `add_generation_prompt` the prompt ends where the assistant's answer begins.
     ///
-    /// The text has the special tokens in it, BOS included where the template writes it: encode it with
+    /// The text contains the special tokens, and BOS if the template writes it, so it must be encoded with
     /// [`crate::tokenizer::Special::TEMPLATE`].
     ///
     /// # Errors
@@ -136,11 +137,11 @@ impl ChatTemplate {
     ) -> Result<String, ChatError> {
         let size: usize = messages.iter().map(|m| m.role.len() + m.content.len()).sum();
         let mut environment = self.environment.clone();
-        // A long conversation passes through several filters: each byte may be made some times over.
+        // Fuel grows with the size of the conversation, since several filters may each produce its bytes once more.
         let fuel = BASE_FUEL + messages.len() as u64 * MESSAGE_FUEL + size as u64 / 8;
         environment.add_function("strftime_now", move |format: &str| time::format(format, now));
         let list: Vec<Value> = messages.iter().map(message_value).collect();
-        // What `transformers` passes: `tools` and `documents` are there and none.
+        // `transformers` also defines `tools` and `documents` when there are none, with the value `None`.
         let context = Value::from_pairs([
             ("messages", Value::from(list)),
             ("tools", Value::from(())),
@@ -168,13 +169,14 @@ fn message_value(message: &Message) -> Value {
     ])
 }
 
-/// Runs `work` on a thread with the largest of [`STACKS`] that there is; it gets what part of the first one that is, as
-/// a divisor. A thread that is over the [`DEADLINE`] is left behind.
+/// Runs `work` on a thread with the largest of [`STACKS`] with which the system can start one. The argument of `work` is the
+/// size of the largest stack divided by the size of its own. A thread that exceeds the [`DEADLINE`] is abandoned.
 fn limited<T: Send + 'static>(
     work: impl FnOnce(usize) -> Result<T, ChatError> + Send + 'static,
 ) -> Result<T, ChatError> {
     let (send, receive) = mpsc::sync_channel(1);
-    // A thread that cannot be made does not give back what it was to run: the work comes to it when it is there.
+    // `work` reaches the thread through a channel once the thread runs: a closure given to a thread that cannot be started
+    // would be lost.
     let (hand, take) = mpsc::sync_channel::<(usize, Box<dyn FnOnce(usize) -> Result<T, ChatError> + Send>)>(1);
     let take = Arc::new(Mutex::new(take));
     let start = |stack: usize| {
@@ -182,7 +184,7 @@ fn limited<T: Send + 'static>(
         std::thread::Builder::new().name("chat template".to_owned()).stack_size(stack).spawn(move || {
             let handed = take.lock().ok().and_then(|take| take.recv().ok());
             if let Some((share, work)) = handed {
-                // Nobody listens any more when the deadline has passed.
+                // Sending fails if the deadline has passed, since the receiver is gone then.
                 let _ = send.send(work(share));
             }
         })
@@ -200,7 +202,7 @@ fn limited<T: Send + 'static>(
         return Err(ChatError::Render(format!(": no thread to run it on{why}")));
     };
     drop(send);
-    // The channel has room for it.
+    // Sending does not block: the channel holds one value.
     let _ = hand.send((STACKS[0] / stack, Box::new(work)));
     let result = match receive.recv_timeout(DEADLINE) {
         Ok(result) => result,
@@ -209,7 +211,7 @@ fn limited<T: Send + 'static>(
             Err(ChatError::Render(": a panic in the template engine".to_owned()))
         }
     };
-    // The thread has nothing more to do; waiting for its end leaves none behind.
+    // The thread has sent its result and is about to end; joining it leaves no thread behind.
     let _ = thread.join();
     result
 }
@@ -229,19 +231,19 @@ fn render_error(error: &minijinja::Error) -> ChatError {
     }
 }
 
-/// ` in line 3: what is wrong`.
+/// Line and text of an error, to be appended to a message: ` in line 3: KIND: DETAIL`.
 fn place(error: &minijinja::Error) -> String {
     let line = error.line().map(|line| format!(" in line {line}")).unwrap_or_default();
     let detail = error.detail().map(|detail| format!(": {}", one_line(detail))).unwrap_or_default();
     format!("{line}: {}{detail}", error.kind())
 }
 
-/// At most 300 characters without line breaks.
+/// The first 300 characters of a text, with spaces instead of control characters such as line breaks.
 fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(300).collect()
 }
 
-/// Output that refuses to grow over its limit.
+/// An output buffer; a write that would make it longer than `limit` bytes fails.
 struct Limited {
     bytes: Vec<u8>,
     limit: usize,

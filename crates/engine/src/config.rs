@@ -1,4 +1,4 @@
-//! What a model's file says about its shape, in one form for GGUF metadata and Hugging Face's `config.json`.
+//! The configuration of a model, read from GGUF metadata or from the `config.json` of Hugging Face into the same struct.
 
 mod hyperparameters;
 mod json;
@@ -11,7 +11,7 @@ use onetrip_core::ops::conv::MAX_TAPS;
 use onetrip_core::ops::rope::frequencies::{RopeConfig, Scaling};
 
 impl Config {
-    /// Reads and checks the configuration of a model file, whose architecture is to be one of the `known`.
+    /// Reads and checks the configuration of a model file. Its architecture must be one of `known`.
     pub fn read(file: &ModelFile, known: &[&str]) -> Result<Config, ConfigError> {
         let config = match file.kind() {
             Kind::Gguf => from_gguf(file, known)?,
@@ -28,7 +28,7 @@ impl Config {
             let (arch, known) = (onetrip_ir::text::shown(&self.arch), known.join(", "));
             return Err(ConfigError::Arch { file: file.name().into(), arch, known });
         }
-        // A key by its name in GGUF, or in `config.json`.
+        // The name of a key for error texts: as it is in GGUF, or in `config.json`.
         let key = |gguf: &str, json: &str| match file.kind() {
             Kind::Gguf => format!("`{}.{gguf}`", self.arch),
             _ => format!("`{json}` of config.json"),
@@ -92,7 +92,7 @@ impl Config {
         Ok(())
     }
 
-    /// Layer `i` sees everything before it.
+    /// Whether attention of layer `layer` sees all earlier positions instead of a sliding window.
     pub fn is_global(&self, layer: usize) -> bool {
         self.window.is_none() || (self.window_period > 0 && (layer + 1).is_multiple_of(self.window_period))
     }
@@ -130,7 +130,7 @@ fn from_gguf(file: &ModelFile, known: &[&str]) -> Result<Config, ConfigError> {
     };
     let window = opt_count("attention.sliding_window", MAX_CONTEXT)?.filter(|w| *w > 0).map(|w| w as u32);
     let recurrent = if arch == "qwen35" { Some(recurrent(file, &arch)?) } else { None };
-    // Layers at the end that guess further tokens (multi-token prediction) are no part of the model proper.
+    // Layers for multi-token prediction come last in `block_count`; they are not run, so they are not counted.
     let guessing = opt_count("nextn_predict_layers", MAX_LAYERS)?.unwrap_or(0);
     Ok(Config {
         layers: count("block_count", MAX_LAYERS)?.saturating_sub(guessing),
@@ -156,7 +156,7 @@ fn from_gguf(file: &ModelFile, known: &[&str]) -> Result<Config, ConfigError> {
     })
 }
 
-/// Reads and checks the `ssm.*` keys.
+/// Reads and checks the shape of recurrent layers from the `ssm.*` keys.
 fn recurrent(file: &ModelFile, arch: &str) -> Result<Recurrent, ConfigError> {
     let m = file.metadata();
     let count = |name: &str, limit| file.key(m.get_count(&format!("{arch}.{name}"), limit));
@@ -199,7 +199,7 @@ mod tests {
     use super::*;
     use crate::files::{GgufWriter, Value};
 
-    /// The error of a small model's file with these entries changed or added; empty where it is read.
+    /// The error text for the file of a small model with these entries changed or added; empty if the file is accepted.
     fn error(changes: &[(&str, Value)]) -> String {
         let mut w = GgufWriter::new();
         w.set("general.architecture", Value::Str("llama".into()));

@@ -1,7 +1,7 @@
 //! Model files: GGUF (single and split), safetensors (single and sharded), read by memory map.
 //!
-//! Files are hostile until checked: no count, offset or length of a file is believed before it is compared with
-//! what is really there, and nothing is allocated by an unchecked number.
+//! Files are untrusted input: every count, offset and length is compared with the bytes that the file really has before it is
+//! used, and nothing is allocated in a size that was not checked.
 
 mod bytes;
 mod error;

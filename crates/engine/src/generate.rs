@@ -1,4 +1,4 @@
-//! Generates text from a prompt: runs steps, decodes tokens as they come, and stops by the stop conditions.
+//! Generates text from a prompt: runs steps, decodes the sampled tokens to text, and ends when a stop condition holds.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -9,14 +9,14 @@ use crate::scheduler::TokenOutput;
 use crate::step::{Engine, StepError};
 use crate::tokenizer::Tokenizer;
 
-/// When to stop.
+/// Conditions that end a generation.
 #[derive(Clone, Debug, Default)]
 pub struct StopConditions {
     /// Largest number of new tokens.
     pub n: usize,
-    /// Stop texts: they end the answer and are not part of it.
+    /// Stop texts: the first one that occurs in the answer ends it, and is not part of it.
     pub stop: Vec<String>,
-    /// Do not stop at the model's end tokens.
+    /// Generate on after an end token of the model.
     pub ignore_end: bool,
 }
 
@@ -24,28 +24,28 @@ pub struct StopConditions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FinishReason {
-    /// As many tokens as asked for.
+    /// The largest number of new tokens is reached.
     Length,
-    /// The model ended the text.
+    /// The model sampled an end token.
     End,
-    /// A stop text came.
+    /// A stop text occurred.
     Stop,
     /// The context is full.
     Context,
-    /// The user interrupted.
+    /// The caller set the flag `interrupted`.
     Interrupted,
 }
 
-/// What came out.
+/// The outcome of a generation.
 #[derive(Clone, Debug)]
 pub struct Generated {
-    /// New tokens, the end token included.
+    /// New tokens, with the end token if there is one.
     pub tokens: Vec<TokenOutput>,
-    /// Their text.
+    /// Text of the new tokens, without end token and stop text.
     pub text: String,
-    /// Why it stopped.
+    /// The reason why the generation ended.
     pub finish: FinishReason,
-    /// Tokens of the prompt that had to run.
+    /// Tokens of the prompt that had to run, because the KV cache did not have them.
     pub prompt_run: usize,
     /// Seconds until the first token.
     pub prefill_s: f64,
@@ -53,14 +53,14 @@ pub struct Generated {
     pub decode_s: f64,
 }
 
-/// Passes text on, but holds back an end that may become a stop text.
+/// Passes text on, but holds back its end as long as that may be the beginning of a stop text.
 #[derive(Default)]
 struct StopFilter {
     held: String,
 }
 
 impl StopFilter {
-    /// Text that is certainly part of the answer; true when a stop text came.
+    /// Adds text; returns the text that is now certain to be part of the answer, and whether a stop text occurred.
     fn push(&mut self, text: &str, stops: &[String]) -> (String, bool) {
         self.held.push_str(text);
         let found = stops.iter().filter(|s| !s.is_empty()).filter_map(|s| self.held.find(s.as_str())).min();
@@ -68,7 +68,7 @@ impl StopFilter {
             self.held.truncate(at);
             return (std::mem::take(&mut self.held), true);
         }
-        // Hold back the longest end of the text with which a stop text begins.
+        // Hold back the longest suffix of the text that is a prefix of a stop text.
         let begins = |at: usize| stops.iter().any(|s| s.starts_with(&self.held[at..]));
         let keep = self.held.char_indices().map(|(at, _)| at).find(|&at| begins(at)).unwrap_or(self.held.len());
         let rest = self.held.split_off(keep);
@@ -76,7 +76,8 @@ impl StopFilter {
     }
 }
 
-/// Runs a sequence on `tokens` until a limit. `each` gets the pieces of text as they are certain, with the token.
+/// Runs a sequence from the prompt `tokens` until a stop condition of `limits` holds. `each` is called for every new token with
+/// the text that has become certain since; a last call may bring the rest of the text.
 #[allow(clippy::too_many_arguments)]
 pub fn generate(
     engine: &mut Engine,

@@ -1,4 +1,4 @@
-//! The builder that model definitions use: one method for each op, called in the order of the paper.
+//! The builder that model definitions use to make a graph: one method for each op, called in the order of the model's paper.
 
 use onetrip_core::graph::{Graph, Source, ValueId};
 use onetrip_core::ops::OpDef;
@@ -33,53 +33,53 @@ pub enum BuildError {
     /// A weight is missing or cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Weights of shapes that do not fit the configuration.
+    /// The shapes of weights contradict the configuration.
     #[error("{file}: {error}; the weights do not fit the configuration: fetch or convert the model again")]
     Shape {
-        /// The file.
+        /// Name of the model's file.
         file: String,
-        /// What does not fit.
+        /// The op at which shapes do not fit, and the reason.
         error: ShapeError,
     },
 }
 
-/// What is made of the logits.
+/// The output of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Want {
-    /// The next token of each sequence, with up to so many best tokens.
+    /// The sampled next token of each sequence, with its most probable tokens.
     Sample {
-        /// Best tokens reported.
+        /// Largest number of most probable tokens reported for each sequence.
         top: usize,
     },
     /// Logits of the last row of each sequence.
     LastLogits,
-    /// Logits of every row.
+    /// Logits of every row of the batch.
     AllLogits,
 }
 
 type Made = Result<ValueId, BuildError>;
 
-/// A graph in the making.
+/// A graph while it is being built.
 pub struct GraphBuilder<'a> {
-    /// The model's shape.
+    /// Architecture and hyperparameters of the model.
     pub config: &'a Config,
     graph: Graph,
     weights: &'a mut Weights,
     cache_type: DType,
     want: Want,
-    /// `blk.3.` within layer 3, empty outside.
+    /// Prefix of the names of nodes and weights: `blk.3.` within layer 3, empty outside of layers.
     prefix: String,
     states: Vec<Sig>,
 }
 
 impl<'a> GraphBuilder<'a> {
-    /// An empty graph.
+    /// Begins an empty graph with the output `want`; `cache_type` is the element type of KV caches.
     pub fn new(config: &'a Config, weights: &'a mut Weights, cache_type: DType, want: Want) -> GraphBuilder<'a> {
         let (graph, prefix, states) = Default::default();
         GraphBuilder { config, graph, weights, cache_type, want, prefix, states }
     }
 
-    /// Adds the ops behind the logits and returns the graph and the states that it needs.
+    /// Adds the op `sample` if tokens are wanted; returns the graph and the signatures of its states, by state index.
     pub fn finish(mut self, logits: ValueId) -> Result<(Graph, Vec<Sig>), BuildError> {
         let out = match self.want {
             Want::Sample { top } => self.push("sample", Sample { top }, &[logits])?,
@@ -89,12 +89,12 @@ impl<'a> GraphBuilder<'a> {
         Ok((self.graph, self.states))
     }
 
-    /// Begins a layer: names of parts and weights are its own until the next one.
+    /// Begins a layer: until the next call, names of nodes and weights get the prefix of this layer.
     pub fn layer(&mut self, layer: usize) {
         self.prefix = format!("blk.{layer}.");
     }
 
-    /// Ends the layers.
+    /// Ends the last layer: names of nodes and weights get no prefix from here on.
     pub fn end_of_layers(&mut self) {
         self.prefix.clear();
     }
@@ -130,7 +130,7 @@ impl<'a> GraphBuilder<'a> {
         Ok(self.weights.find(&name)?.map(|(index, sig)| self.source(&name, index, sig)))
     }
 
-    /// Rows of the embedding table for the batch's tokens.
+    /// The row of the embedding table for every token of the batch.
     pub fn embed(&mut self) -> Made {
         let table = self.weight("token_embd.weight")?;
         self.push("token_embd", Embed { scale: 1.0 }, &[table])
@@ -141,24 +141,24 @@ impl<'a> GraphBuilder<'a> {
         self.push(name, Elementwise::scale(factor), &[x])
     }
 
-    /// RMS norm of rows, times the weight of that name.
+    /// RMS norm of every row, times the weight `name.weight`.
     pub fn norm(&mut self, x: ValueId, name: &str) -> Made {
         self.norm_of(x, name, WHOLE_ROW)
     }
 
-    /// RMS norm of every head, times the weight of that name.
+    /// RMS norm of every head, times the weight `name.weight`.
     pub fn head_norm(&mut self, x: ValueId, name: &str) -> Made {
         self.norm_of(x, name, self.config.head_dim)
     }
 
-    /// RMS norm of every `dim` elements, times the weight of that name.
+    /// RMS norm of every group of `dim` elements, times the weight `name.weight`.
     pub fn norm_of(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
         let weight = self.weight(&format!("{name}.weight"))?;
         let normed = self.push(name, RmsNorm::plain(self.config.eps, dim), &[x])?;
         self.push(name, Elementwise::mul(), &[normed, weight])
     }
 
-    /// `x · Wᵀ`, plus the bias where the file has one.
+    /// `x · Wᵀ` with the weight `name.weight`, plus `name.bias` where the file has it.
     pub fn linear(&mut self, x: ValueId, name: &str) -> Made {
         let weight = self.weight(&format!("{name}.weight"))?;
         let y = self.push(name, Matmul::plain(), &[x, weight])?;
@@ -183,13 +183,13 @@ impl<'a> GraphBuilder<'a> {
         self.push(name, Elementwise::mul(), &[a, b])
     }
 
-    /// `x` plus the weight row of that name.
+    /// `x` plus the weight `name`, a single row that is added to every row.
     pub fn add_row(&mut self, x: ValueId, name: &str) -> Made {
         let row = self.weight(name)?;
         self.push(&name.replace('.', "_"), Elementwise::add(), &[x, row])
     }
 
-    /// `x` times the weight row of that name.
+    /// `x` times the weight `name`, a single row that multiplies every row.
     pub fn mul_row(&mut self, x: ValueId, name: &str) -> Made {
         let row = self.weight(name)?;
         self.push(name, Elementwise::mul(), &[x, row])
@@ -200,17 +200,17 @@ impl<'a> GraphBuilder<'a> {
         self.push(name, Elementwise::unary(f), &[x])
     }
 
-    /// A slice of every row: of each `group` elements the `len` from `start` on.
+    /// A slice of every row: `len` elements from `start` on in each group of `group` elements.
     pub fn slice(&mut self, x: ValueId, name: &str, group: usize, start: usize, len: usize) -> Made {
         self.push(name, Slice { group, start, len }, &[x])
     }
 
-    /// L2 norm: every `dim` elements divided by their Euclidean length.
+    /// L2 norm: every group of `dim` elements divided by its Euclidean length.
     pub fn l2_norm(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
         self.push(name, L2Norm { eps: self.config.eps, dim, view: None }, &[x])
     }
 
-    /// The shape of the recurrent layers; an error if the configuration has none.
+    /// The shape of the recurrent layers; an error if the configuration does not describe any.
     pub fn recurrent(&self) -> Result<Recurrent, BuildError> {
         let missing = || {
             let why = "the configuration says nothing of recurrent layers (keys `ssm.*`)".to_string();
@@ -219,14 +219,15 @@ impl<'a> GraphBuilder<'a> {
         self.config.recurrent.ok_or_else(missing)
     }
 
-    /// A state of the engine, new in this layer.
+    /// Adds a state (KV cache or recurrent state) to the graph, named for the layer; the engine allocates it.
     fn state(&mut self, name: &str, sig: Sig) -> ValueId {
         let index = Source::State(self.states.len());
         self.states.push(sig.clone());
         self.graph.source(format!("{}{name}", self.prefix), sig, index)
     }
 
-    /// Causal convolution of every channel with the filters of that name; the last inputs stay in a recurrent state.
+    /// Causal convolution of every channel with its filter of `taps` taps in `name.weight`. The last `taps - 1` inputs of each
+    /// channel stay in a recurrent state.
     pub fn conv(&mut self, x: ValueId, name: &str, taps: usize) -> Made {
         let filter = self.weight(&format!("{name}.weight"))?;
         let width = self.graph.values[x].sig.width;
@@ -234,7 +235,8 @@ impl<'a> GraphBuilder<'a> {
         self.push(name, Conv { taps, heads: None }, &[x, filter, state])
     }
 
-    /// The gated delta rule on q, k, v, the logarithm of the decay, and beta; its state stays with the sequence.
+    /// The gated delta rule on `ins`: q, k, v, the logarithm of the decay, and beta. Each sequence keeps its own recurrent
+    /// state.
     pub fn delta_net(&mut self, ins: [ValueId; 5], r: Recurrent) -> Made {
         let (k_heads, v_heads, k_dim, v_dim) = (r.k_heads, r.v_heads, r.state, r.state);
         let scale = 1.0 / (k_dim as f32).sqrt();
@@ -244,20 +246,21 @@ impl<'a> GraphBuilder<'a> {
         self.push("delta_net", delta, &[q, k, v, g, beta, state])
     }
 
-    /// A rotary embedding, with the divisors that the file may bring (`rope_freqs.weight`).
+    /// Adds a table of rotary frequencies, divided by the factors in `rope_freqs.weight` where the file has them; returns the
+    /// index of the table.
     pub fn rope_table(&mut self, rope: &RopeConfig) -> Result<usize, BuildError> {
         let divisors = self.weights.find("rope_freqs.weight")?.map(|(i, _)| self.weights.row(i));
         Ok(self.graph.rope_table(rope.spec(divisors.as_deref())))
     }
 
-    /// Rotates `heads` heads by a rotary table.
+    /// Rotates each of `heads` heads of `x` by the rotary table with index `table`.
     pub fn rope(&mut self, x: ValueId, name: &str, heads: usize, table: usize) -> Made {
         let (dim, neox) = (self.config.head_dim, self.config.neox);
         let pairs = self.graph.ropes[table].inv_freq.len();
         self.push(name, Rope { heads, dim, pairs, neox, table, norm: None, view: None }, &[x])
     }
 
-    /// Writes k and v to the layer's cache, then attention over it.
+    /// Writes k and v to the KV cache of the layer, then adds attention of q over the cache.
     pub fn attention(&mut self, q: ValueId, k: ValueId, v: ValueId, window: Option<u32>) -> Made {
         let c = self.config;
         let cache = Cache { heads: c.kv_heads, dim: c.head_dim };
@@ -271,7 +274,7 @@ impl<'a> GraphBuilder<'a> {
         self.push("attention", attention, &[q, written[0], written[1]])
     }
 
-    /// The rows whose logits are wanted.
+    /// The rows whose logits are wanted: all rows, or the last row of each sequence.
     pub fn logit_rows(&mut self, x: ValueId) -> Made {
         if self.want == Want::AllLogits {
             return Ok(x);
@@ -279,7 +282,7 @@ impl<'a> GraphBuilder<'a> {
         self.push("logit_rows", GatherRows, &[x])
     }
 
-    /// Logits: times the head, or the embedding table where there is no head of its own.
+    /// Logits: `x` times the output matrix, or times the embedding table where the model ties the two.
     pub fn head(&mut self, x: ValueId) -> Made {
         let weight = match self.weight_if_there("output.weight")? {
             Some(weight) => weight,

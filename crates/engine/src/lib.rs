@@ -1,7 +1,7 @@
-//! The engine of onetrip: model files, tokenizers, chat templates, model definitions, states, scheduler, step.
+//! The inference engine of onetrip: model files, tokenizers, chat templates, model definitions, states, scheduler, step.
 //!
-//! Engine never names a kernel. A page of [`arch`] writes a graph with the parts of [`page`]; [`model`] makes plans of
-//! it; [`step`] runs them for the batches of [`scheduler`].
+//! The engine never names a kernel. A model definition in [`models`] builds a graph with a [`graph_builder`]; [`model`] makes
+//! plans from the graph; [`step`] runs the plans on the batches of [`scheduler`].
 
 pub mod chat;
 pub mod config;

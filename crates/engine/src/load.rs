@@ -12,8 +12,8 @@ use crate::step::{Engine, StepError};
 use crate::weights::{LoadError, Progress};
 
 impl Engine {
-    /// Loads a model: makes its weights ready on `threads` threads and its caches for `sequences` texts of at most
-    /// `context` tokens.
+    /// Loads a model on a device: converts and uploads its weights with `threads` threads, and allocates states for
+    /// `sequences` sequences of at most `context` tokens each.
     pub fn load(
         mut model: Model,
         mut device: Box<dyn Device>,
@@ -76,7 +76,7 @@ impl Engine {
     }
 }
 
-/// Bytes of the recurrent states of so many sequences.
+/// Bytes of the recurrent states of `sequences` sequences.
 fn recurrent_bytes(model: &Model, sequences: usize) -> u64 {
     let rows = model.states().iter().filter(|s| s.role == Role::Recurrent).map(|s| s.row_bytes() as u64);
     rows.sum::<u64>().saturating_mul(sequences as u64)

@@ -1,10 +1,10 @@
-//! Checks whether a model and its caches fit a device's memory, and computes the context or sequences that would fit.
+//! Checks whether a model and its caches fit the memory of a device, and computes which context or how many sequences would.
 
 use onetrip_ir::formats::DType;
 
 use crate::scheduler::PAGE_LEN;
 
-/// Why a model cannot be loaded for the texts that were asked for.
+/// Why a model cannot be loaded with the requested context and number of sequences.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {
     /// The context has no positions.
@@ -15,7 +15,7 @@ pub enum MemoryError {
     CacheType {
         /// Elements of a head.
         dim: usize,
-        /// The type.
+        /// Requested element type of the cache.
         cache: DType,
     },
     /// Weights and caches are larger than a device's memory.
@@ -25,7 +25,7 @@ pub enum MemoryError {
         mb(.weights), mb(.caches), mb(&.weights.saturating_add(*.caches).saturating_sub(*.have)), mb(.have)
     )]
     Device {
-        /// The model's file.
+        /// Name of the model's file.
         file: String,
         /// Name of the device.
         device: String,
@@ -33,9 +33,9 @@ pub enum MemoryError {
         weights: u64,
         /// Bytes of caches and recurrent states.
         caches: u64,
-        /// Bytes that the device has.
+        /// Bytes of memory that the device has.
         have: u64,
-        /// What would fit.
+        /// The largest request that would fit.
         fits: Fits,
     },
     /// Caches are larger than this machine's memory.
@@ -44,21 +44,21 @@ pub enum MemoryError {
         *caches as f64 / 1e9, *have as f64 / 1e9
     )]
     Host {
-        /// Sequences.
+        /// Requested number of sequences.
         sequences: usize,
-        /// Positions of each.
+        /// Requested positions of each sequence.
         context: usize,
-        /// Bytes of their caches.
+        /// Bytes of the caches of all sequences.
         caches: u64,
-        /// Bytes of memory.
+        /// Bytes of memory of this machine.
         have: u64,
     },
-    /// The system gives no memory for the weights.
+    /// The operating system refused to allocate memory for the weights.
     #[error("{file}: no memory for its weights: {why}")]
     Weights {
-        /// The model's file.
+        /// Name of the model's file.
         file: String,
-        /// What the system said.
+        /// Error text of the allocation.
         why: String,
     },
 }
@@ -70,26 +70,26 @@ fn mb(bytes: &u64) -> f64 {
 /// The largest request that would fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fits {
-    /// As many sequences of so many positions each.
+    /// The requested number of sequences would fit with this many positions each.
     Context(usize),
-    /// So many sequences of so many positions each.
+    /// Fewer sequences would fit: their number, and the positions of each.
     Sequences(usize, usize),
-    /// No text at all: the weights alone are larger than so many bytes.
+    /// Not even one page of a cache fits beside the weights; the value is the device's memory in bytes.
     Weights(u64),
 }
 
-/// What a model needs, in bytes.
+/// The memory that a model needs on a device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
-    /// Weights.
+    /// Bytes of weights.
     pub weights: u64,
-    /// Caches, recurrent states among them.
+    /// Bytes of KV caches and recurrent states.
     pub caches: u64,
-    /// Recurrent states, which do not grow with the context.
+    /// Bytes of recurrent states alone, which do not grow with the context.
     pub recurrent: u64,
-    /// Pages of the caches.
+    /// Number of pages of the KV caches.
     pub pages: u64,
-    /// Sequences.
+    /// Number of sequences.
     pub sequences: usize,
 }
 
@@ -107,7 +107,8 @@ impl Need {
     }
 }
 
-/// What to ask for where `fixed` bytes and pages of caches of `page` bytes are more than `have`.
+/// The largest request that fits `have` bytes, where `fixed` bytes do not depend on the context and each page of the KV caches
+/// takes `page` bytes.
 fn what_fits(have: u64, fixed: u64, page: u64, sequences: usize) -> Fits {
     let pages = have.checked_sub(fixed).filter(|_| page > 0).map_or(0, |room| room / page) as usize;
     match (pages / sequences.max(1), pages) {
@@ -117,7 +118,8 @@ fn what_fits(have: u64, fixed: u64, page: u64, sequences: usize) -> Fits {
     }
 }
 
-/// Refuses caches that are larger than this machine's memory, before they are touched.
+/// Returns an error if the caches are larger than the memory of this machine. An allocation alone would not fail: the system
+/// may give out more memory than it has, and only the first writes to it fail.
 pub(crate) fn check_host(caches: u64, context: usize, sequences: usize) -> Result<(), MemoryError> {
     let Ok(info) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
     let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"));

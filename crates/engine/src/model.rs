@@ -1,4 +1,5 @@
-//! A model before it runs: its file, shape, weights by name, and the plans of its definition. Nothing is loaded yet.
+//! An opened model whose weights are not loaded: its file, its configuration, its weights by name, and the plans made from its
+//! model definition.
 
 use onetrip_core::compile::layout::choose_layouts;
 use onetrip_core::compile::lower::lower_assuming;
@@ -20,67 +21,67 @@ use crate::graph_builder::{BuildError, GraphBuilder, Want};
 use crate::models::{self, MODELS};
 use crate::weights::Weights;
 
-/// What is chosen once for a model: precision, caches, rules.
+/// Options that hold for all plans of a model: types, precision, rules and target.
 #[derive(Clone, Debug)]
 pub struct ModelOptions {
-    /// Type of the key/value caches.
+    /// Element type of the KV caches.
     pub cache: DType,
-    /// Convert matrices to this type at load.
+    /// Type to which matrices are converted at load; `None` keeps the types of the file.
     pub weights: Option<DType>,
     /// Precision of activations.
     pub compute: Compute,
-    /// Rules.
+    /// Fusion rules that are applied to graphs.
     pub fuse: Fuse,
-    /// Where plans run.
+    /// The kind of device for which plans are lowered, with its capabilities.
     pub target: Target,
-    /// Name of the device in plans.
+    /// Name of the device, as plans print it.
     pub device: String,
 }
 
 /// Why a model cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// The file.
+    /// The file cannot be read.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Its configuration.
+    /// The configuration in the file is missing values or is not supported.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Its model definition.
+    /// The model definition does not fit the weights of the file.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A graph that cannot be lowered.
+    /// The graph cannot be lowered to a plan.
     #[error("{0}")]
     Plan(String),
 }
 
-/// The key of a plan: row buckets of the batch, and the output that is wanted.
+/// The key of a plan: the row buckets of its batches, and its output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PlanKey {
     /// Bucket of the number of tokens.
     pub tokens: RowBucket,
     /// Bucket of the number of sequences.
     pub seqs: RowBucket,
-    /// Every sequence has one token: a decode step.
+    /// Whether every sequence has exactly one token, as in a decode tick.
     pub one_each: bool,
-    /// What is made of the logits.
+    /// The output: sampled tokens, or logits of some or all rows.
     pub want: Want,
 }
 
 impl PlanKey {
-    /// The plan of a batch of `tokens` tokens in `seqs` sequences.
+    /// The key for a batch of `tokens` tokens in `seqs` sequences.
     pub fn of(tokens: usize, seqs: usize, want: Want) -> PlanKey {
         PlanKey { tokens: RowBucket::of(tokens), seqs: RowBucket::of(seqs), one_each: tokens == seqs, want }
     }
 }
 
-/// A model, opened.
+/// An opened model: graphs and plans can be made from it without loading weights.
 pub struct Model {
-    /// The file.
+    /// The opened file or folder.
     pub file: Arc<ModelFile>,
-    /// The shape.
+    /// Architecture and hyperparameters.
     pub config: Config,
-    /// What was chosen.
+    /// Options that hold for all plans of this model.
     pub options: ModelOptions,
     weights: Weights,
     layouts: Layouts,
@@ -93,7 +94,8 @@ impl Model {
         Model::new(ModelFile::open(path)?, options)
     }
 
-    /// A model of an opened file: reads the configuration, finds every weight that the model definition names, chooses layouts.
+    /// Makes a model from an opened file: reads the configuration, finds every weight that the model definition names, and
+    /// chooses the layouts of weights.
     pub fn new(file: ModelFile, options: ModelOptions) -> Result<Model, ModelError> {
         let config = Config::read(&file, &models::names())?;
         let file = Arc::new(file);
@@ -105,7 +107,7 @@ impl Model {
         Ok(model)
     }
 
-    /// The graph as the model's definition writes it, before any rule, and the signatures of its states.
+    /// The graph as the model definition builds it, before any rule is applied, and the signatures of its states.
     pub fn graph(&mut self, want: Want) -> Result<(Graph, Vec<Sig>), ModelError> {
         let name = self.config.arch.as_str();
         let define = MODELS.iter().find(|(arch, _)| *arch == name).map(|(_, define)| *define);
@@ -115,14 +117,14 @@ impl Model {
         Ok(builder.finish(logits)?)
     }
 
-    /// The plan for a bucket of batches.
+    /// Makes the plan for a key, with the rules of the model's options.
     pub fn plan(&mut self, key: PlanKey) -> Result<Plan, ModelError> {
         let fuse = self.options.fuse.clone();
         self.plan_with(key, &fuse, false)
     }
 
-    /// The plan for a bucket of batches by other rules than the model's own; with `assume`, rules are not refused where
-    /// the device has no kernel for what they make (such a plan has gaps and cannot run).
+    /// Makes the plan for a key with the rules `fuse` instead of those of the model's options. With `assume`, a rule is
+    /// applied even where the device has no kernel for the op that it makes; such a plan may have gaps and then cannot run.
     pub fn plan_with(&mut self, key: PlanKey, fuse: &Fuse, assume: bool) -> Result<Plan, ModelError> {
         let (graph, _) = self.graph(key.want)?;
         let o = &self.options;
@@ -137,22 +139,22 @@ impl Model {
         plan.map_err(|e| ModelError::Plan(format!("{}: {e}", self.file.name())))
     }
 
-    /// The caches, in the order of their indices.
+    /// Signatures of the states (KV caches and recurrent states), by state index.
     pub fn states(&self) -> &[Sig] {
         &self.states
     }
 
-    /// The weights.
+    /// The weights that the model definition has named.
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 
-    /// Layouts of the weights.
+    /// The layouts in memory that were chosen for the weights.
     pub fn layouts(&self) -> &Layouts {
         &self.layouts
     }
 
-    /// Elements in a row of logits.
+    /// Number of elements in a row of logits: rows of the output matrix, or of the embedding where the two are tied.
     pub fn vocabulary(&mut self) -> Result<usize, ModelError> {
         let found = match self.weights.find("output.weight")? {
             Some((_, sig)) => sig,

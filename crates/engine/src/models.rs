@@ -1,4 +1,4 @@
-//! The model definitions: one function per architecture, in the order of its paper.
+//! The model definitions: one function for each architecture, with its ops in the order of the paper.
 
 use crate::graph_builder::{BuildError, GraphBuilder};
 use onetrip_core::graph::ValueId;
@@ -9,10 +9,10 @@ mod qwen2;
 mod qwen3;
 mod qwen35;
 
-/// Builds a model's graph and gives the logits.
+/// Adds the ops of a model to a graph and returns the logits, one row for each row of the output.
 pub type Define = fn(&mut GraphBuilder) -> Result<ValueId, BuildError>;
 
-/// The model definitions by GGUF's name of the architecture.
+/// The model definitions, by the name of the architecture in GGUF.
 pub const MODELS: &[(&str, Define)] = &[
     ("llama", llama::define),
     ("qwen2", qwen2::define),
@@ -21,7 +21,7 @@ pub const MODELS: &[(&str, Define)] = &[
     ("gemma3", gemma3::define),
 ];
 
-/// Names of the architectures that there is a page for.
+/// Names of all architectures that have a model definition.
 pub fn names() -> Vec<&'static str> {
     MODELS.iter().map(|(name, _)| *name).collect()
 }

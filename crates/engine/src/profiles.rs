@@ -1,6 +1,6 @@
-//! Profiles of devices: those that are part of the program, and those that `onetrip calibrate` stored.
+//! Profiles of devices: those built into the program, and those that `onetrip calibrate` has stored.
 //!
-//! Files of version 1 are read through the tables of old names ([`renamed`]); what is written is of version 2.
+//! Files of version 1 are read with the tables of old names ([`renamed`]); files are always written as version 2.
 
 use std::path::{Path, PathBuf};
 
@@ -12,41 +12,41 @@ use serde::Deserialize;
 use crate::renamed::{self, Renamed};
 use crate::switch;
 
-/// Profiles in the program, dated; figures and their sources are in the files.
+/// Profiles built into the program, as name and text. Each file has its date, and the sources of its figures.
 const SHIPPED: &[(&str, &str)] = &[
     ("epyc-zen4-2", include_str!("../../../profiles/epyc-zen4-2.toml")),
     ("h200", include_str!("../../../profiles/h200.toml")),
 ];
 
-/// A profile is a few hundred lines: what is larger is none.
+/// The largest file that is read as a profile. A profile has a few hundred lines, so a larger file is something else.
 const MOST_BYTES: u64 = 4 << 20;
 
 /// Why there is no profile to predict with.
 #[derive(Debug, thiserror::Error)]
 pub enum FindError {
-    /// The file or its content.
+    /// The file cannot be read, or its content is no valid profile.
     #[error(transparent)]
     Profile(#[from] ProfileError),
-    /// There is none of this name.
+    /// There is no profile of the requested name; the second field lists the names that exist.
     #[error("there is no profile `{0}`; there are: {1}; or give the path of a .toml file")]
     Unknown(String, String),
-    /// None of this machine; stored ones of other devices, each as `NAME is of DEVICE (ISA)`.
+    /// There is no profile of this device. The field lists stored profiles of others, each as `NAME is of DEVICE (ISA)`.
     #[error("no profile of this device{}", others(.0))]
     None(Vec<String>),
 }
 
-/// Profiles of other devices, in words.
+/// The list of profiles of other devices in brackets, for the error text; empty if there are none.
 fn others(all: &[String]) -> String {
     if all.is_empty() { String::new() } else { format!(" ({})", all.join("; ")) }
 }
 
 fn error(profile: &str, what: impl std::fmt::Display) -> ProfileError {
-    // One line: the parser draws the place on several.
+    // Errors are one line, but the parser prints the faulty line with a marker below it: its line breaks become spaces.
     let what = what.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     ProfileError { profile: profile.into(), what }
 }
 
-/// Old names that a profile of version 1 may have.
+/// Tables of old names that may occur in a profile of version 1.
 struct OldNames<'a> {
     curves: &'a [Renamed<'a>],
     devices: &'a [Renamed<'a>],
@@ -54,13 +54,13 @@ struct OldNames<'a> {
 
 const OLD_NAMES: OldNames = OldNames { curves: renamed::CURVES, devices: renamed::DEVICES };
 
-/// Reads and checks the text of a profile of any version that there was; `file` is named in errors.
+/// Parses and checks the text of a profile of any version up to the current one; errors name `file`.
 pub fn parse(file: &str, text: &str) -> Result<Profile, ProfileError> {
     parse_with(file, text, &OLD_NAMES)
 }
 
 fn parse_with(file: &str, text: &str, old: &OldNames) -> Result<Profile, ProfileError> {
-    /// The version alone: a later one may have keys that are not known here.
+    /// The version alone. It is read first, because a later version may have keys that this program does not know.
     #[derive(Deserialize)]
     struct Head {
         version: Option<u32>,
@@ -78,7 +78,7 @@ fn parse_with(file: &str, text: &str, old: &OldNames) -> Result<Profile, Profile
     Ok(profile)
 }
 
-/// Gives everything in a profile of version 1 the name that it has in version 2. No figure changes.
+/// Replaces the names of version 1 in a profile by those of version 2. No figure changes.
 fn rename(profile: &mut Profile, old: &OldNames) -> Result<(), String> {
     for curve in &mut profile.curves {
         curve.name = renamed::curve_name(old.curves, &curve.name);
@@ -92,7 +92,7 @@ fn rename(profile: &mut Profile, old: &OldNames) -> Result<(), String> {
     Ok(())
 }
 
-/// The text of a profile.
+/// The text of a profile file, in TOML.
 pub fn to_text(profile: &Profile) -> Result<String, ProfileError> {
     toml::to_string(profile).map_err(|e| error(&profile.name, e))
 }
@@ -100,7 +100,7 @@ pub fn to_text(profile: &Profile) -> Result<String, ProfileError> {
 fn read(path: &Path) -> Result<Profile, ProfileError> {
     let file = path.display().to_string();
     let found = std::fs::metadata(path).map_err(|e| error(&file, format!("cannot be read: {e}")))?;
-    // Whoever opens a pipe waits until somebody writes into it.
+    // Checked before the file is opened: opening a pipe would block until another process writes to it.
     if !found.is_file() {
         return Err(error(&file, "is a folder or a device, and no file"));
     }
@@ -111,7 +111,7 @@ fn read(path: &Path) -> Result<Profile, ProfileError> {
     parse(&file, &text)
 }
 
-/// Files that were stored, newest name last.
+/// Paths of stored profiles, in the order of their names. Names end with a date, so the newest of a device comes last.
 fn stored() -> Vec<PathBuf> {
     let entries = switch::profiles_dir().and_then(|dir| std::fs::read_dir(dir).ok());
     let mut files: Vec<PathBuf> = entries.into_iter().flatten().flatten().map(|e| e.path()).collect();
@@ -124,12 +124,13 @@ fn stem(path: &Path) -> String {
     path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Names of profiles: what [`named`] takes.
+/// Names of all profiles, built in and stored, as [`named`] takes them.
 pub fn names() -> Vec<String> {
     SHIPPED.iter().map(|(name, _)| name.to_string()).chain(stored().iter().map(|p| stem(p))).collect()
 }
 
-/// Stored profiles, newest name first. One that cannot be read is handed to `skipped` and passed over.
+/// Stored profiles, in reverse order of their names. For a file that cannot be read, `skipped` is called, and the file is
+/// left out.
 fn readable<'a>(skipped: Skipped<'a>) -> impl Iterator<Item = (PathBuf, Profile)> + 'a {
     stored().into_iter().rev().filter_map(|path| match read(&path) {
         Ok(profile) => Some((path, profile)),
@@ -140,11 +141,11 @@ fn readable<'a>(skipped: Skipped<'a>) -> impl Iterator<Item = (PathBuf, Profile)
     })
 }
 
-/// Told of each stored profile that cannot be read.
+/// Called with the error of each stored profile that cannot be read.
 pub type Skipped<'a> = &'a mut dyn FnMut(&ProfileError);
 
-/// The profile of that name: a path, one in the program, or a stored one. It was asked for, so that it is an error where it
-/// cannot be read.
+/// The profile `name`: the path of a `.toml` file, or the name of a built-in or stored profile. The caller asked for this very
+/// profile, so a file that cannot be read is an error and is not skipped.
 pub fn named(name: &str) -> Result<Profile, FindError> {
     if name.ends_with(".toml") {
         return Ok(read(Path::new(name))?);
@@ -152,7 +153,7 @@ pub fn named(name: &str) -> Result<Profile, FindError> {
     if let Some((name, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
         return Ok(parse(name, text)?);
     }
-    // Without its date a name means the newest.
+    // A name without a date means the newest profile of that name.
     let found = stored().into_iter().rev().find(|p| stem(p) == name || stem(p).starts_with(&format!("{name}-")));
     match found {
         Some(path) => Ok(read(&path)?),
@@ -160,9 +161,9 @@ pub fn named(name: &str) -> Result<Profile, FindError> {
     }
 }
 
-/// The newest profile of a device of this machine: stored ones first, then those in the program. A profile counts where it
-/// was measured on a device of the same kind and name with the same instruction set; others are named in the error. Stored
-/// ones that cannot be read are handed to `skipped`.
+/// The newest profile of a device of this machine; stored profiles are tried before built-in ones. A profile is taken if it was
+/// measured on a device of the same kind and name with the same instruction set; if none is, the error lists the other stored
+/// profiles. `skipped` is called for stored profiles that cannot be read.
 pub fn of_machine(kind: Kind, device: &str, isa: &str, skipped: Skipped) -> Result<Profile, FindError> {
     let is_own = |p: &Profile| p.kind == kind && p.device == device && p.caps.isa == isa;
     let mut others = vec![];
@@ -181,26 +182,26 @@ pub fn of_machine(kind: Kind, device: &str, isa: &str, skipped: Skipped) -> Resu
     Err(FindError::None(others))
 }
 
-/// Stored profiles of a device, newest first, with their files. Files that cannot be read are handed to `skipped`.
+/// Stored profiles of a device with their paths, newest first. `skipped` is called for files that cannot be read.
 pub fn of_device<'a>(device: &'a str, skipped: Skipped<'a>) -> impl Iterator<Item = (PathBuf, Profile)> + 'a {
     readable(skipped).filter(move |(_, profile)| profile.device == device)
 }
 
-/// How runs are submitted fastest on a device that `kind` (`wgpu`, `cuda`) drives: as the newest stored profile has it
-/// that says so. Files that cannot be read are handed to `skipped`.
+/// The fastest submit mode of `device` when it is driven as `kind` (`wgpu`, `cuda`), from the newest stored profile that has
+/// one. `skipped` is called for files that cannot be read.
 pub fn commit_of(device: &str, kind: &str, skipped: Skipped) -> Option<SubmitMode> {
     let kind = renamed::new_name(renamed::DEVICES, kind);
     of_device(device, skipped).find_map(|(_, profile)| profile.commit.get(kind).copied())
 }
 
-/// Writes into the profile in `path` how runs are submitted fastest by devices of a kind.
+/// Stores the fastest submit mode of a kind of device in the profile file at `path`.
 pub fn write_commit(path: &Path, kind: &str, how: SubmitMode) -> Result<(), ProfileError> {
     let mut profile = read(path)?;
     profile.commit.insert(renamed::new_name(renamed::DEVICES, kind).into(), how);
     store(&profile, Some(&path.to_string_lossy())).map(drop)
 }
 
-/// Stores a profile in `file`, or under its device's name and date in the user's folder; gives the place.
+/// Stores a profile in `file`, or else in the folder of profiles, under its name and date; returns the path.
 pub fn store(profile: &Profile, file: Option<&str>) -> Result<PathBuf, ProfileError> {
     let text = to_text(profile)?;
     let path = match file {
@@ -260,7 +261,7 @@ mod tests {
         assert!(parse("a.toml", &bad).is_err_and(|e| e.to_string().contains("every:K")));
     }
 
-    /// The profiles of the program as version 1 had them, and the files that are in it now.
+    /// Name of each built-in profile, its text in version 1, and its current text.
     const CONVERTED: [(&str, &str, &str); 2] = [
         ("epyc-zen4-2", include_str!("../tests/profiles/epyc-zen4-2.v1.toml"), SHIPPED[0].1),
         ("h200", include_str!("../tests/profiles/h200.v1.toml"), SHIPPED[1].1),
@@ -288,7 +289,7 @@ mod tests {
             OldNames { curves: &[("launch", "start"), ("stream.*.hot", "stream.*.cached")], devices: renamed::DEVICES };
         let text = "name = \"n\"\ndevice = \"d\"\ndate = \"2026-01-01\"\nkind = \"cpu\"\nnote = \"\"\n[caps]\n\
             [commit]\ngpu = \"every:8\"\n[[curve]]\nname = \"launch\"\nx = [0.1]\ny = [0.30000000000000004]\n";
-        // The cost model looks for `launch`, which this table takes away: so the error tells that it was read.
+        // The cost model requires the curve `launch`, which this table renames. The error shows that the table was applied.
         for version in ["", "version = 1\n"] {
             let e = parse_with("a.toml", &format!("{version}{text}"), &old).expect_err("renamed").to_string();
             assert!(e.contains("no curve `launch`"), "{e}");

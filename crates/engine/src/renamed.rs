@@ -1,12 +1,12 @@
-//! Names that were other names before. What is renamed keeps its old name as an alias wherever people or files say it: in
+//! Old names of renamed things. A renamed thing keeps its old name as an alias wherever people write it or files hold it: in
 //! flags, gates, profiles, and files of measurements.
 //!
-//! A table holds pairs of an old and a new name. Every lookup takes its table as a parameter and gives back a name that is
-//! not in the table unchanged, so that callers look everything up and know nothing of what was renamed.
+//! A table holds pairs of an old and a new name. Every lookup takes its table as a parameter and returns a name unchanged if
+//! the table does not have it, so that callers can look up every name without knowing which ones were renamed.
 
 use serde_json::{Map, Value};
 
-/// An old name and the one that is its name now.
+/// An old name and the current name of the same thing.
 pub type Renamed<'a> = (&'a str, &'a str);
 
 /// Kinds of devices: `--device`, gates, and the commit policies of profiles.
@@ -27,22 +27,23 @@ pub const CURVES: &[Renamed] = &[
     ("turn", "kernel_switch"),
 ];
 
-/// The name that `name` has now.
+/// The current name of the thing that is or was called `name`.
 pub fn new_name<'a>(table: &[Renamed<'a>], name: &'a str) -> &'a str {
     table.iter().find(|(old, _)| *old == name).map_or(name, |(_, new)| new)
 }
 
-/// The name that `name` had before.
+/// The old name of the thing that is called `name` now, or `name` itself if it was never renamed.
 pub fn old_name<'a>(table: &[Renamed<'a>], name: &'a str) -> &'a str {
     table.iter().find(|(_, new)| *new == name).map_or(name, |(old, _)| old)
 }
 
-/// A list of names with commas between them, each as it is called now; spaces around a name are dropped.
+/// Replaces old names in a comma-separated list by current ones; spaces around names are dropped.
 pub fn new_names(table: &[Renamed], list: &str) -> String {
     list.split(',').map(|name| new_name(table, name.trim())).collect::<Vec<_>>().join(",")
 }
 
-/// An object with its keys as they are called now, in their order. The error names a key that is there under both names.
+/// Replaces old keys of an object by current ones and keeps their order. The error names a key that the object has under both
+/// its old and its current name.
 pub fn new_keys(table: &[Renamed], object: Map<String, Value>) -> Result<Map<String, Value>, String> {
     let mut renamed = Map::new();
     for (key, value) in object {
@@ -54,9 +55,8 @@ pub fn new_keys(table: &[Renamed], object: Map<String, Value>) -> Result<Map<Str
     Ok(renamed)
 }
 
-/// The name that a curve has now. Names of curves are words with dots between them. A pair of `table` replaces the leading
-/// words of a name; `*` stands for any one word, and stays.
-/// The first pair that fits is taken.
+/// The current name of a curve. Names of curves are words separated by dots. A pair of `table` replaces the leading words of a
+/// name; `*` matches any one word, which is kept. The first pair that matches is applied.
 pub fn curve_name(table: &[Renamed], name: &str) -> String {
     let words: Vec<&str> = name.split('.').collect();
     for (old, new) in table {
@@ -81,7 +81,7 @@ mod tests {
 
     const MADE_UP: &[Renamed] = &[("abacus", "calculator"), ("quill", "pen")];
 
-    /// What is wrong with a table: an old name that is there twice or is a name today, or a new one that is none.
+    /// Describes the first fault of a table: an old name that occurs twice or is still in use, or a new name that is unused.
     fn fault(table: &[Renamed], is_current: impl Fn(&str) -> bool) -> Option<String> {
         let twice = |name: &str| table.iter().filter(|(old, _)| *old == name).count() > 1;
         table.iter().find_map(|&(old, new)| match () {
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(fault(OPS, |name| Op::NAMES.contains(&name)), None);
         assert_eq!(fault(DEVICES, |name| ["cpu", "cuda", "wgpu"].contains(&name)), None);
         assert!(KEYS.iter().chain(CURVES).all(|(old, new)| !old.is_empty() && old != new));
-        // Tables that are wrong are found.
+        // Faulty tables are found.
         let is_current = |name: &str| ["calculator", "pen"].contains(&name);
         assert_eq!(fault(MADE_UP, is_current), None);
         for (wrong, word) in [

@@ -1,4 +1,4 @@
-//! Replays one recorded step again and again from the same states: an output that differs in a bit shows a race.
+//! Runs one recorded step many times from the same states. Every run must give the same bits; a difference reveals a race.
 
 use onetrip_ir::expr::Bind;
 use onetrip_ir::tensor::Role;
@@ -12,23 +12,23 @@ use crate::step::{Engine, StepError};
 pub struct Replays {
     /// Number of runs after the first one.
     pub times: usize,
-    /// Number of elements of the output.
+    /// Number of elements in the output of a run.
     pub numbers: usize,
-    /// Number of runs whose output differs in a bit.
+    /// Number of runs whose output differs in at least one bit from the first run's.
     pub different: usize,
-    /// The first run that differs, and its first element that does.
+    /// Number of the first run that differs, and index of the first element that differs in it.
     pub first: Option<(usize, usize)>,
-    /// States that differ in a bit after the last run.
+    /// Indices of the states that differ in at least one bit after the last run.
     pub states: Vec<usize>,
-    /// The device's counts per run, from the third run on: dispatches, submissions, waits. There are none with fewer runs,
-    /// because a device may keep a graph only from the second run on.
+    /// Counts of the device per run, averaged from the third run on: dispatches, submissions, waits. The first two runs are
+    /// left out because a device may capture a graph in the second run; with fewer runs there are no counts.
     pub counted: Option<[f64; 3]>,
-    /// The same counts as the plan predicts them.
+    /// The same counts as the ledger of the plan predicts them.
     pub planned: [u64; 3],
 }
 
 impl Replays {
-    /// Whether no bit differed and the device's counts are those of the plan.
+    /// Whether no bit differed and the counts of the device are those of the plan.
     pub fn hold(&self) -> bool {
         let as_planned = |counted: [f64; 3]| counted == self.planned.map(|n| n as f64);
         self.different == 0 && self.states.is_empty() && self.counted.is_none_or(as_planned)
@@ -39,11 +39,13 @@ impl Replays {
 pub type Step = (Bind, usize);
 
 impl Engine {
-    /// Runs each step of a batch of this shape, all logits, once and so many times more, each time from the same recurrent
-    /// states; caches are written anew with the same. States begin as zeros; a step finds what the one before it left. `each`
-    /// hears of every run.
+    /// Runs every step once and then `times` times more, with all logits as output. Every run of a step begins with the same
+    /// recurrent states; KV caches need no copy, since every run writes the same keys and values into them. States are zero
+    /// before the first step; each later step begins with the states that the step before it left. `each` is called after
+    /// every repeated run.
     pub fn replays(&mut self, steps: &[Step], each: &mut dyn FnMut()) -> Result<Vec<Replays>, StepError> {
-        // A recurrent state has a second place behind the model's own: what every run begins from stays on the device.
+        // Every recurrent state gets a second buffer behind the model's own states. It keeps the values with which every run of
+        // a step begins, so that they are restored by a copy on the device.
         let states = self.model.states().iter().enumerate();
         let recurrent: Vec<usize> = states.filter(|(_, s)| s.role == Role::Recurrent).map(|(i, _)| i).collect();
         let own = self.state_bytes.len();
@@ -80,7 +82,7 @@ impl Engine {
             kept.iter().for_each(|&(state, place)| self.device.copy_state(place, state));
             let have = self.run(&mut batch, Want::AllLogits)?;
             let have: &[u32] = bytemuck::cast_slice(&have);
-            // All of it at once: only where a bit differs it is of interest which.
+            // The outputs are compared as a whole; the element that differs is searched only if they are not equal.
             if have != want {
                 made.different += 1;
                 let at = have.iter().zip(want).position(|(a, b)| a != b).unwrap_or(want.len());

@@ -1,12 +1,12 @@
-//! How a model's makers recommend its tokens be chosen: `general.sampling.*` of GGUF, `generation_config.json` of
-//! Hugging Face (where it says `do_sample`). A model that recommends nothing is greedy.
+//! Sampling parameters that the makers of a model recommend: `general.sampling.*` in GGUF files, `generation_config.json` in
+//! Hugging Face folders (if it sets `do_sample`). Without a recommendation, sampling is greedy.
 
 use onetrip_ir::batch::SampleParams;
 use serde_json::Value as Json;
 
 use crate::files::{Kind, MetadataAccess, ModelFile};
 
-/// The recommended parameters. A recommendation that makes no sense is passed over: it is advice, not the model.
+/// The recommended parameters. An invalid recommendation is ignored and no error, because the model runs without it.
 pub fn recommended(file: &ModelFile) -> SampleParams {
     let plain = SampleParams::default();
     let number = |gguf: &str, json: &str| match file.kind() {

@@ -1,10 +1,10 @@
-//! Which tokens run next: sequences, their pages of the cache, and the ragged batch of the next step.
+//! Chooses the tokens of the next step: holds all sequences and their pages of the KV cache, and builds ragged batches.
 
 use onetrip_ir::batch::{PENDING_TOKEN, SampleParams, SeqSpan, StepBatch};
 
-/// Positions in a page of the cache.
+/// Token positions in a page of the KV cache.
 pub const PAGE_LEN: usize = 256;
-/// Recent tokens that the repeat penalty looks at.
+/// Number of most recent tokens to which the repeat penalty applies.
 const HISTORY: usize = 64;
 
 /// One sequence: its tokens, its pages of the KV cache and its sampling parameters.
@@ -12,46 +12,46 @@ const HISTORY: usize = 64;
 struct Sequence {
     /// All tokens so far, prompt and generated.
     tokens: Vec<u32>,
-    /// How many of them are in the cache.
+    /// Number of leading tokens whose keys and values are in the KV cache (or are written by a submitted batch).
     done: usize,
-    /// Pages of the cache, in order of position.
+    /// Page numbers in the KV cache, in order of position.
     pages: Vec<u32>,
     sample: SampleParams,
 }
 
-/// The sequences and the free pages.
+/// All sequences, and the pages of the KV cache that no sequence uses.
 pub struct Scheduler {
     sequences: Vec<Option<Sequence>>,
     free: Vec<u32>,
-    /// Positions a sequence may have.
+    /// Most positions that a sequence may have.
     context: usize,
-    /// The model has recurrent states, which cannot go back to an earlier token.
+    /// Whether the model has recurrent states: unlike a KV cache, they cannot be cut back to an earlier token.
     recurrent: bool,
-    /// The sequence of each span of the batch that `next` returned last.
+    /// For each span of the batch that `next` returned last, the number of its sequence.
     running: Vec<usize>,
 }
 
-/// The sequences of a batch that was submitted, one for each of its spans.
+/// The sequence numbers of a submitted batch, one for each of its spans.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Running(Vec<usize>);
 
 impl Running {
-    /// The span of a sequence.
+    /// Index of the span of sequence `seq`, if the sequence is in the batch.
     pub fn span(&self, seq: usize) -> Option<usize> {
         self.0.iter().position(|s| *s == seq)
     }
 }
 
-/// A token that came out of a step.
+/// A token that a step sampled for a sequence.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TokenOutput {
-    /// The sequence.
+    /// Number of the sequence, as [`Scheduler::add`] returned it.
     pub seq: usize,
-    /// The token.
+    /// Token id.
     pub id: u32,
-    /// Its log-probability, where asked for.
+    /// Log-probability of the token, where the sampling parameters ask for it.
     pub log_prob: Option<f32>,
-    /// The best tokens and their log-probabilities, where asked for.
+    /// The most probable tokens and their log-probabilities, where the sampling parameters ask for them.
     pub top: Vec<(u32, f32)>,
 }
 
@@ -68,13 +68,13 @@ impl Scheduler {
         }
     }
 
-    /// Says whether the model has recurrent states. If it has, a sequence is continued only from the token at which its state
-    /// stands; with any other beginning it runs from the start.
+    /// Sets whether the model has recurrent states. If it has, new tokens of a sequence continue from its state only if they
+    /// begin with every token that the state has seen; otherwise the sequence runs again from its first token.
     pub fn recurrent(self, recurrent: bool) -> Scheduler {
         Scheduler { recurrent, ..self }
     }
 
-    /// Number of pages for so many sequences of so many positions.
+    /// Number of pages that `sequences` sequences of `context` positions each need.
     pub fn pages(context: usize, sequences: usize) -> usize {
         pages_for(context) * sequences
     }
@@ -86,15 +86,15 @@ impl Scheduler {
         Some(seq)
     }
 
-    /// Ends a sequence; its pages are free again.
+    /// Ends a sequence and frees its pages.
     pub fn remove(&mut self, seq: usize) {
         if let Some(s) = self.sequences.get_mut(seq).and_then(Option::take) {
             self.free.extend(s.pages.into_iter().rev());
         }
     }
 
-    /// Replaces the tokens of a sequence and keeps the cache of their common prefix. At least the last token runs (again),
-    /// since its logits are wanted. Returns the number of tokens kept.
+    /// Replaces the tokens of a sequence and keeps the KV cache of the prefix that old and new tokens share. The last token
+    /// always runs, even if the cache has it, because its logits are needed. Returns the number of tokens that stay cached.
     pub fn set_tokens(&mut self, seq: usize, tokens: &[u32]) -> usize {
         let Some(Some(s)) = self.sequences.get_mut(seq) else { return 0 };
         let same = s.tokens.iter().zip(tokens).take_while(|(a, b)| a == b).count();
@@ -111,13 +111,13 @@ impl Scheduler {
         }
     }
 
-    /// Tokens of a sequence.
+    /// Tokens of a sequence, prompt and generated; empty if there is no such sequence.
     pub fn tokens(&self, seq: usize) -> &[u32] {
         self.sequences.get(seq).and_then(Option::as_ref).map_or(&[], |s| &s.tokens)
     }
 
-    /// The batch of the next step, of at most `rows` tokens; none when every token is in the cache. A sequence that
-    /// reached its context is left out.
+    /// Builds the batch of the next step from at most `rows` tokens that are not in the KV cache yet. Returns `None` if there
+    /// is no such token. A sequence that has filled its context is left out.
     pub fn next(&mut self, rows: usize) -> Option<StepBatch> {
         let mut batch = StepBatch { page_len: PAGE_LEN as u32, ..Default::default() };
         self.running.clear();
@@ -145,17 +145,17 @@ impl Scheduler {
         (!batch.ids.is_empty()).then_some(batch)
     }
 
-    /// Whether the batch that `next` returned last may be submitted while the batch before it still runs: every token id is
-    /// known on the host, or is the id that the same span of the batch before will sample. A repeat penalty needs all ids on
-    /// the host.
+    /// Whether the batch that `next` returned last may be submitted while the batch `before` still runs. It may if the host
+    /// knows every token id, or if each pending token is one that the same span of the batch before will sample on the device.
+    /// With a repeat penalty the host must know all ids, because it sends the recent tokens along.
     pub fn may_follow(&self, batch: &StepBatch, before: Option<&Running>) -> bool {
         let waits = batch.ids.contains(&PENDING_TOKEN);
         let counts_tokens = batch.seqs.iter().any(|s| s.sample.repeat_penalty != 1.0);
         !waits || (!counts_tokens && before.is_some_and(|b| b.0 == self.running))
     }
 
-    /// Notes that the batch that `next` returned last is submitted: its tokens count as done, and every sequence of which all
-    /// tokens have run gets a pending token at its end.
+    /// Notes that the batch that `next` returned last is submitted. Its tokens count as done, and a pending token is appended
+    /// to every sequence whose tokens have now all been submitted.
     pub fn handed_over(&mut self, batch: &StepBatch) -> Running {
         for (&seq, span) in self.running.iter().zip(&batch.seqs) {
             let Some(Some(s)) = self.sequences.get_mut(seq) else { continue };
@@ -167,8 +167,8 @@ impl Scheduler {
         Running(self.running.clone())
     }
 
-    /// Stores the sampled tokens of a batch that was submitted: `sampled` has one row for each span. The row of a sequence is
-    /// dropped if the batch did not run it to its end (a chunk of a prompt).
+    /// Stores the sampled tokens of a submitted batch: `sampled` gives the token of each span, by the span's index. The token
+    /// of a span that ended before the end of its sequence (a chunk of a prompt) is dropped.
     pub fn accept(
         &mut self,
         batch: &StepBatch,
@@ -187,20 +187,20 @@ impl Scheduler {
         out
     }
 
-    /// Stores the sampled tokens of the batch that `next` returned last, which is done already.
+    /// Stores the sampled tokens of the batch that `next` returned last, for callers that have already run it to its end.
     pub fn take(&mut self, batch: &StepBatch, sampled: impl Fn(usize) -> TokenOutput) -> Vec<TokenOutput> {
         let running = self.handed_over(batch);
         self.accept(batch, &running, sampled)
     }
 
-    /// Number of tokens of a sequence that are known on the host.
+    /// Number of leading tokens of a sequence whose ids the host knows (tokens before the first pending one).
     pub fn known(&self, seq: usize) -> usize {
         let tokens = self.tokens(seq);
         tokens.iter().position(|&id| id == PENDING_TOKEN).unwrap_or(tokens.len())
     }
 
-    /// Forgets the batches that were submitted and not taken: texts end at their last known token. A recurrent state
-    /// that has gone beyond it begins anew.
+    /// Forgets batches that were submitted but whose tokens were not accepted: every sequence is cut off behind its last token
+    /// known to the host. A sequence whose recurrent state has seen later tokens runs again from its first token.
     pub fn settle(&mut self) {
         for s in self.sequences.iter_mut().flatten() {
             let Some(known) = s.tokens.iter().position(|&id| id == PENDING_TOKEN) else { continue };

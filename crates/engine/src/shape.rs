@@ -1,20 +1,20 @@
-//! Models without weights: `shape:qwen2.5-0.5b:f16` is the header that such a model's file would have. Plans, counts and
-//! predictions need no more. `shape:qwen3.5-9b@4:q4_0` has the first 4 layers only.
+//! Models without weights: `shape:qwen2.5-0.5b:f16` stands for the header of a file of that model in that format. Plans,
+//! counts and predictions need only the header. `shape:qwen3.5-9b@4:q4_0` has only the first 4 layers.
 
 use onetrip_ir::formats::DType;
 
 use crate::config::Recurrent;
 use crate::files::{FileError, Metadata, ModelFile, Value};
 
-/// What a name of a model without weights begins with.
+/// The prefix of names of models without weights.
 pub const PREFIX: &str = "shape:";
 
-/// The numbers of a model, as its authors published them.
+/// The dimensions of a model, as its authors published them.
 #[derive(Clone, Copy)]
 pub struct Shape {
-    /// Name between the colons.
+    /// Name of the shape, as between the colons of `shape:NAME:FORMAT`.
     pub name: &'static str,
-    /// GGUF's name of the architecture.
+    /// Name of the architecture in GGUF.
     pub arch: &'static str,
     layers: u64,
     width: u64,
@@ -26,13 +26,13 @@ pub struct Shape {
     context: u64,
     rope_base: f64,
     eps: f64,
-    /// The head is the embedding table.
+    /// The embedding table is also the output matrix.
     is_tied: bool,
-    /// Positions of a sliding window.
+    /// Positions of the sliding window of attention, if there is one.
     window: Option<u64>,
-    /// Elements of a head that are rotated, where not all are.
+    /// Elements of a head that are rotated (RoPE); `None` if all are.
     rotated: Option<u64>,
-    /// Layers that keep a state instead of a cache.
+    /// Shape of the layers that keep a recurrent state instead of a KV cache, if there are any.
     recurrent: Option<Recurrent>,
 }
 
@@ -57,8 +57,8 @@ const LLAMA: Shape = Shape {
 
 const QWEN: Shape = Shape { arch: "qwen2", vocabulary: 151_936, context: 32_768, rope_base: 1e6, eps: 1e-6, ..LLAMA };
 
-/// All shapes. A new one is an entry here; its architecture needs a page and, where it has tensors that no other has, a
-/// line in [`tensors`].
+/// All shapes. To add one, write an entry here. Its architecture needs a model definition and, if it has tensors that no other
+/// architecture has, lines in [`tensors`].
 pub const SHAPES: &[Shape] = &[
     Shape {
         name: "smollm2-135m",
@@ -130,7 +130,7 @@ pub const SHAPES: &[Shape] = &[
     },
 ];
 
-/// Why a shape cannot be had.
+/// Why the header of a shape cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub enum ShapeError {
     /// The name is not `shape:NAME:FORMAT`.
@@ -139,13 +139,13 @@ pub enum ShapeError {
     /// There is no such shape.
     #[error("there is no shape `{0}`; shapes: {1}")]
     Unknown(String, String),
-    /// It has not so many layers.
+    /// The number of layers is 0 or larger than the model's.
     #[error("`{0}`: after `@` comes a number of layers, 1 to {1}")]
     Layers(String, u64),
     /// There is no such format.
     #[error("there is no format `{0}`; formats: {1}")]
     Format(String, String),
-    /// The format does not fit its rows.
+    /// The width of a matrix is not a multiple of the block size of the format.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -155,15 +155,15 @@ pub fn names() -> Vec<&'static str> {
     SHAPES.iter().map(|s| s.name).collect()
 }
 
-/// The header of `shape:NAME:FORMAT`.
+/// Makes the header of `shape:NAME:FORMAT`.
 ///
-/// Matrices have the format, norms and biases are F32. An embedding table that is the head as well is Q8_0 where the
-/// format is of fewer bits, as in the files that there are of small models.
+/// Matrices have the given format; norm weights and biases are F32. A tied embedding table is Q8_0 where the format has fewer
+/// bits, as in the published files of small models.
 pub fn open(name: &str) -> Result<ModelFile, ShapeError> {
     let shown = |text: &str| onetrip_ir::text::shown(text);
     let all = || names().join(", ");
     let Some((shape, format)) = name.strip_prefix(PREFIX).and_then(|rest| rest.rsplit_once(':')) else {
-        // A right name without a format is the more common slip.
+        // A valid name without a format is the most common mistake, so the error shows the whole form.
         return Err(ShapeError::Form(shown(name), all()));
     };
     let unknown = || ShapeError::Unknown(shown(shape), all());
@@ -182,7 +182,8 @@ pub fn open(name: &str) -> Result<ModelFile, ShapeError> {
 }
 
 impl Shape {
-    /// Numbers in the packed projection of q, k and v, elements in a row of values, and value heads, if this layer is recurrent.
+    /// If this layer is recurrent: elements of the packed projection of q, k and v, elements of all values in a row, and the
+    /// number of value heads.
     fn delta_net(&self, layer: u64) -> Option<(u64, u64, u64)> {
         let r = self.recurrent.filter(|r| !r.is_attention(layer as usize))?;
         let inner = (r.v_heads * r.state) as u64;
@@ -233,7 +234,7 @@ fn metadata(s: &Shape) -> Metadata {
     m
 }
 
-/// Name, dimensions (innermost first) and GGUF's number of the type of each tensor.
+/// Name, dimensions (innermost first) and GGUF type number of each tensor.
 fn tensors(s: &Shape, dtype: DType) -> Vec<(String, Vec<u64>, u32)> {
     let mut all = vec![];
     let narrow = dtype.block() > 1 && dtype.block_bytes() < dtype.block();
@@ -256,7 +257,7 @@ fn tensors(s: &Shape, dtype: DType) -> Vec<(String, Vec<u64>, u32)> {
                 ("ssm_out", inner, s.width),
             ],
             None => vec![
-                // Qwen 3.5's queries come with their gates.
+                // In Qwen 3.5 one matrix gives the queries and their gates.
                 ("attn_q", s.width, if s.recurrent.is_some() { 2 * q } else { q }),
                 ("attn_k", s.width, kv),
                 ("attn_v", s.width, kv),
@@ -281,7 +282,7 @@ fn tensors(s: &Shape, dtype: DType) -> Vec<(String, Vec<u64>, u32)> {
             part("ssm_a", heads);
             part("ssm_norm.weight", r.state as u64);
         }
-        // Qwen 3.5 calls the norm before the feed-forward part by another name.
+        // Qwen 3.5 has another name for the norm before the feed-forward network.
         part(if s.recurrent.is_some() { "post_attention_norm.weight" } else { "ffn_norm.weight" }, s.width);
         if s.arch == "qwen2" {
             part("attn_q.bias", q);

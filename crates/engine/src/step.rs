@@ -1,4 +1,4 @@
-//! The engine: a loaded model on a device. One step is one function.
+//! A loaded model on a device, and its step: schedule a batch, submit it, read back the sampled tokens.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,13 +18,13 @@ use crate::scheduler::{Running, Scheduler, TokenOutput};
 /// Why a step failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StepError {
-    /// The model.
+    /// A plan could not be made from the model.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The device failed or refused.
+    /// The device failed, or refused the request.
     #[error(transparent)]
     Device(#[from] DeviceError),
-    /// The logits after so many tokens are not finite, so no token can be sampled.
+    /// The logits after this number of tokens are not finite, so no token can be sampled.
     #[error("the logits after {0} tokens are not finite: the weights are damaged or the precision is too low")]
     Logits(usize),
     /// A text is longer than the context.
@@ -32,15 +32,15 @@ pub enum StepError {
     TooLong {
         /// Tokens of the text.
         tokens: usize,
-        /// Positions of a sequence.
+        /// Most positions of a sequence.
         context: usize,
     },
-    /// The device takes fewer ticks in one submission.
+    /// The requested number of ticks in one submission is 0 or more than the device takes.
     #[error("the device {device} takes {} a submission", in_words(*most))]
     Ticks {
-        /// As many as were asked for.
+        /// Requested ticks in one submission.
         asked: usize,
-        /// The most it takes.
+        /// Most ticks in one submission of the device.
         most: usize,
         /// Name of the device.
         device: String,
@@ -48,21 +48,21 @@ pub enum StepError {
     /// The model does not fit the memory.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// What was asked for cannot be done.
+    /// The request is invalid; the text says why.
     #[error("{0}")]
     Input(String),
 }
 
-/// A plan and its recording.
+/// A plan and its recording on the device, ready to be submitted.
 pub struct Recorded {
-    /// The plan.
+    /// The plan from which the recording was made.
     pub plan: Arc<Plan>,
     pub(crate) recording: Recording,
 }
 
-/// A tick that was submitted and whose output was not read back yet.
+/// A tick that is submitted and whose output has not been read back yet.
 pub(crate) struct Flight {
-    /// Number of the submission of which it is part.
+    /// Number of the submission that holds this tick, counted from 1.
     launch: u64,
     run: Ticket,
     plan: Arc<Plan>,
@@ -70,8 +70,8 @@ pub(crate) struct Flight {
     running: Running,
 }
 
-/// Usual number of tokens in a step that returns the logits of every row. Of a large vocabulary, the logits of 128 rows are
-/// 78 MB; those of 512 would be 311 MB.
+/// Usual number of tokens in a step that returns the logits of every row. It is small because logits are large: with a large
+/// vocabulary, the logits of 128 rows take 78 MB; those of 512 rows would take 311 MB.
 pub const LOGIT_ROWS: usize = 128;
 
 /// A loaded model on a device.
@@ -80,22 +80,22 @@ pub struct Engine {
     pub(crate) device: Box<dyn Device>,
     pub(crate) plans: HashMap<PlanKey, Recorded>,
     pub(crate) scheduler: Scheduler,
-    /// Oldest first.
+    /// Submitted ticks whose output is not read yet, oldest first.
     pub(crate) flights: VecDeque<Flight>,
-    /// Submissions so far.
+    /// Number of submissions so far.
     pub(crate) launches: u64,
-    /// Ticks that go to the device in one submission.
+    /// Number of decode ticks in one submission.
     pub(crate) ticks: usize,
     pub(crate) vocabulary: usize,
     pub(crate) context: usize,
     pub(crate) sequences: usize,
     pub(crate) top: usize,
-    /// Bytes of each of the model's states.
+    /// Bytes of each state of the model (KV caches and recurrent states), by state index.
     pub(crate) state_bytes: Vec<u64>,
 }
 
 impl Engine {
-    /// The model.
+    /// The model, with its file, configuration and options.
     pub fn model(&self) -> &Model {
         &self.model
     }
@@ -105,8 +105,8 @@ impl Engine {
         &*self.device
     }
 
-    /// The scheduler, for callers that read or change sequences. Steps in flight are dropped first, so that every token in it
-    /// is known.
+    /// The scheduler, for callers that read or change sequences. Steps in flight are dropped first, so that the host knows
+    /// every token in the scheduler.
     pub fn scheduler(&mut self) -> &mut Scheduler {
         if !self.flights.is_empty() {
             self.flights.clear();
@@ -123,27 +123,27 @@ impl Engine {
         Ok(self.device.set_submit_mode(how)?)
     }
 
-    /// Number of tokens of a sequence that are known on the host, while steps may be in flight.
+    /// Number of leading tokens of a sequence whose ids the host knows. Steps in flight stay in flight.
     pub fn known(&self, seq: usize) -> usize {
         self.scheduler.known(seq)
     }
 
-    /// Positions a sequence may have.
+    /// Most positions that a sequence may have.
     pub fn context(&self) -> usize {
         self.context
     }
 
-    /// Tokens of the vocabulary (rows of the head).
+    /// Number of tokens in the vocabulary (rows of the output matrix).
     pub fn vocabulary(&self) -> usize {
         self.vocabulary
     }
 
-    /// Sets how many best tokens every step can report for a sequence.
+    /// Sets how many of the most probable tokens a step can report for each sequence; part of the key of a plan.
     pub fn set_top(&mut self, top: usize) {
         self.top = top;
     }
 
-    /// The plan of a bucket of batches, made when it is first needed.
+    /// The plan for a key and its recording; both are made when they are first needed.
     pub fn recorded(&mut self, key: PlanKey) -> Result<&Recorded, StepError> {
         if !self.plans.contains_key(&key) {
             let plan = Arc::new(self.model.plan(key)?);
@@ -153,19 +153,20 @@ impl Engine {
         Ok(&self.plans[&key])
     }
 
-    /// Sets how many decode ticks one submission may have. If a text ends in the middle of a submission, the ticks behind its
-    /// end are wasted.
+    /// Sets the most decode ticks that one submission may have. If a text ends in the middle of a submission, its remaining
+    /// ticks in that submission are wasted.
     pub fn set_ticks(&mut self, ticks: usize) -> Result<(), StepError> {
         check_ticks(&*self.device, ticks)?;
         self.ticks = ticks;
         Ok(())
     }
 
-    /// One step: submits batches until the device has as many in flight as it takes, then waits for the oldest and returns its
-    /// tokens. Returns `None` when nothing is left to run.
+    /// Runs one step: submits batches until as many are in flight as the device takes, then waits for the oldest batch and
+    /// returns its tokens. Returns `None` when nothing is left to run.
     pub fn step(&mut self) -> Result<Option<Vec<TokenOutput>>, StepError> {
-        // Single ticks are pipelined without a gap. With several ticks in a submission, a text may end with the first of them:
-        // the next submission waits until all are read, so that at most the rest of one submission is wasted.
+        // Submissions of one tick are pipelined, so that the device never idles. With several ticks in a submission, a text may
+        // end in its first tick; the next submission therefore waits until all ticks of the one before are read, so that at
+        // most the rest of one submission is wasted.
         let most = if self.ticks > 1 { self.ticks } else { self.device.in_flight() };
         while self.flights.len() + self.ticks <= most && self.submissions() < self.device.in_flight() {
             let group = self.group()?;
@@ -196,7 +197,7 @@ impl Engine {
         Ok(Some(tokens))
     }
 
-    /// Submissions in flight.
+    /// Number of submissions in flight.
     fn submissions(&self) -> usize {
         match (self.flights.front(), self.flights.back()) {
             (Some(first), Some(last)) => (last.launch - first.launch + 1) as usize,
@@ -204,15 +205,15 @@ impl Engine {
         }
     }
 
-    /// The batches of the next submission: one batch, or several decode ticks of equally many sequences. It is empty if nothing
-    /// is left to run, or if the next batch needs token ids that are still in flight.
+    /// The batches of the next submission: one batch, or several decode ticks with the same number of sequences. The list is
+    /// empty if nothing is left to run, or if the host must first read back token ids that are still in flight.
     fn group(&mut self) -> Result<Vec<(StepBatch, Running)>, StepError> {
         let mut group: Vec<(StepBatch, Running)> = vec![];
         while group.len() < self.ticks {
             let Some(batch) = self.scheduler.next(self.device.target().step_rows()) else { break };
             let is_first = group.is_empty();
             let before = group.last().map(|(_, running)| running).or(self.flights.back().map(|f| &f.running));
-            // Without flights every id is known on the host, so the first batch may always run.
+            // With no tick in flight, the host knows every token id, so the first batch may always run.
             let may_follow = self.scheduler.may_follow(&batch, before);
             if !may_follow && (!is_first || !self.flights.is_empty()) {
                 break;
@@ -234,7 +235,7 @@ impl Engine {
         Ok(group)
     }
 
-    /// Submits a batch with the plan of its bucket.
+    /// Submits a batch with the recorded plan for its key.
     fn submit_batch(&mut self, batch: &mut StepBatch, want: Want) -> Result<(Ticket, Arc<Plan>), StepError> {
         let key = PlanKey::of(batch.ids.len(), batch.seqs.len(), want);
         self.recorded(key)?;
@@ -243,14 +244,14 @@ impl Engine {
         Ok((self.device.submit(recording, batch)?, plan.clone()))
     }
 
-    /// Runs a batch and returns its first output: rows of `sample`, or logits, as `want` says.
+    /// Runs a batch and returns its first output, row by row: outputs of the op `sample`, or logits, as `want` says.
     pub(crate) fn run(&mut self, batch: &mut StepBatch, want: Want) -> Result<Vec<f32>, StepError> {
         let (run, plan) = self.submit_batch(batch, want)?;
         let rows = if want == Want::AllLogits { batch.ids.len() } else { batch.seqs.len() };
         Ok(self.device.output(run, &plan, 0, rows)?)
     }
 
-    /// Refuses ids that the vocabulary does not have.
+    /// Returns an error if a token id is outside the vocabulary.
     pub fn check_ids(&self, ids: &[u32]) -> Result<(), StepError> {
         match ids.iter().find(|&&id| id as usize >= self.vocabulary) {
             None => Ok(()),
@@ -261,7 +262,8 @@ impl Engine {
         }
     }
 
-    /// Logits after every token of a text, row by row: `each(index, logits)`; `rows` tokens a step.
+    /// Computes the logits after every token of a text, with at most `rows` tokens a step. Calls `each(index, logits)` for
+    /// every token, in order.
     pub fn logits(&mut self, ids: &[u32], rows: usize, each: &mut dyn FnMut(usize, &[f32])) -> Result<(), StepError> {
         self.check_ids(ids)?;
         if ids.len() > self.context {
@@ -283,7 +285,7 @@ impl Engine {
     }
 }
 
-/// Returns an error if the device does not take so many ticks in one submission.
+/// Returns an error if the device does not take `ticks` ticks in one submission.
 pub fn check_ticks(device: &dyn Device, ticks: usize) -> Result<(), StepError> {
     let most = device.most_ticks();
     match (1..=most).contains(&ticks) {
@@ -296,8 +298,8 @@ fn in_words(most: usize) -> String {
     if most == 1 { "one tick".into() } else { format!("1 to {most} ticks") }
 }
 
-/// Decodes an output row of the op `sample`: the bits of the token id, its log-probability, then pairs of id bits and
-/// log-probability of the best tokens, ended by a NaN.
+/// Decodes one output row of the op `sample`: the token id (its bits, stored as f32), its log-probability, then pairs of token
+/// id (bits) and log-probability of the most probable tokens, ended by a log-probability of NaN.
 fn sampled(row: &[f32], span: &SeqSpan) -> TokenOutput {
     let asked = span.sample.top > 0;
     let top = row[2..].chunks_exact(2).take_while(|p| !p[1].is_nan()).map(|p| (p[0].to_bits(), p[1])).collect();

@@ -1,16 +1,16 @@
-//! The one table of switches read from the environment, and the one place that reads it.
+//! The table of switches that are read from the environment, and the only functions that read environment variables.
 
-/// A switch.
+/// A switch: an environment variable that changes how the program works.
 pub struct Switch {
-    /// Name of the variable.
+    /// Name of the environment variable.
     pub name: &'static str,
-    /// Values it takes.
+    /// The values that the variable may have, in words.
     pub values: &'static str,
-    /// What it does, in one sentence.
+    /// The effect of the switch, in one sentence.
     pub what: &'static str,
 }
 
-/// All switches.
+/// All switches, in the order of their names.
 pub const SWITCHES: &[Switch] = &[
     Switch {
         name: "ONETRIP_CACHE",
@@ -61,28 +61,28 @@ pub fn get(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
 
-/// Where fetched models are: the switch, or `onetrip/models` in the user's cache folder.
+/// The folder of fetched models: the value of the switch, or `onetrip/models` in the user's cache folder.
 pub fn models_dir() -> Option<std::path::PathBuf> {
     folder("ONETRIP_MODELS", "models")
 }
 
-/// Folders where CUDA's libraries are looked for besides the usual places.
+/// Folders in which CUDA's libraries are looked for, in addition to the usual ones.
 pub fn cuda_libraries() -> Vec<std::path::PathBuf> {
     get("ONETRIP_CUDA_LIBS").map_or(vec![], |list| std::env::split_paths(&list).collect())
 }
 
-/// Where profiles of devices are kept: the switch, or `onetrip/profiles` in the user's cache folder.
+/// The folder of device profiles: the value of the switch, or `onetrip/profiles` in the user's cache folder.
 pub fn profiles_dir() -> Option<std::path::PathBuf> {
     folder("ONETRIP_PROFILES", "profiles")
 }
 
-/// Where compiled kernels are kept: the switch, or `onetrip/kernels` in the user's cache folder.
+/// The folder of compiled kernels: the value of the switch, or `onetrip/kernels` in the user's cache folder.
 pub fn cache_dir() -> Option<std::path::PathBuf> {
     folder("ONETRIP_CACHE", "kernels")
 }
 
 fn folder(switch: &str, name: &str) -> Option<std::path::PathBuf> {
-    // Paths may have any bytes.
+    // `var_os` and not `var`: paths need not be valid Unicode.
     let path = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);
     debug_assert!(SWITCHES.iter().any(|s| s.name == switch), "{switch} is not in the table of switches");
     if let Some(dir) = path(switch) {

@@ -1,5 +1,5 @@
-//! Running single plans for their time or their counts: batches of a given shape, and recordings by other rules, with a probe,
-//! or of some dispatches only.
+//! Runs single plans to measure their time or counts: makes batches of a given shape, and recordings with other rules, with a
+//! probe, or with only some of the dispatches of a plan.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,8 +18,9 @@ use crate::scheduler::PAGE_LEN;
 use crate::step::{Engine, Recorded, StepError};
 
 impl Engine {
-    /// A batch of a given shape for timing: `t` tokens in `s` sequences that end at `l` positions. What the caches
-    /// hold does not matter for the time. Only on an engine without sequences of its own.
+    /// Makes a batch of a given shape for timing: `t` tokens in `s` sequences, each of which is `l` positions long after the
+    /// step. The contents of the caches are arbitrary, because they do not matter for the time. The batch uses pages from
+    /// number 0 on, so the scheduler must have no sequences.
     pub fn shaped_batch(&self, bind: Bind) -> Result<StepBatch, StepError> {
         let Bind { t, s, l } = bind;
         if s == 0 || t < s || t % s != 0 || l < t / s {
@@ -41,7 +42,7 @@ impl Engine {
         Ok(batch)
     }
 
-    /// Seconds that one step on a batch takes, parameters included.
+    /// Seconds that one step on a batch takes, with upload of the parameters and readback of the sampled tokens.
     pub fn time_step(&mut self, batch: &mut StepBatch) -> Result<f64, StepError> {
         let start = Instant::now();
         let out = self.run(batch, Want::Sample { top: 0 })?;
@@ -49,22 +50,22 @@ impl Engine {
         Ok(start.elapsed().as_secs_f64())
     }
 
-    /// Records a plan again with a probe; [`Engine::submit`] runs it.
+    /// Records the plan for a key again, watched by a probe; [`Engine::submit`] runs the recording.
     pub fn record_with(&mut self, key: PlanKey, probe: &mut dyn Probe) -> Result<Recorded, StepError> {
         let plan = self.recorded(key)?.plan.clone();
         let recording = record(&plan, &mut *self.device, probe)?;
         Ok(Recorded { plan, recording })
     }
 
-    /// Records the plan of a bucket of batches by other rules than the model's own; [`Engine::submit`] runs it.
+    /// Makes and records the plan for a key with the rules `fuse` instead of the model's own; [`Engine::submit`] runs it.
     pub fn record_by(&mut self, key: PlanKey, fuse: &Fuse) -> Result<Recorded, StepError> {
         let plan = Arc::new(self.model.plan_with(key, fuse, false)?);
         let recording = record(&plan, &mut *self.device, &mut Silent)?;
         Ok(Recorded { plan, recording })
     }
 
-    /// Records only some dispatches of the plan of a bucket of batches. The time that a tick saves without the others is their
-    /// marginal cost; the time of a tick without any dispatch is that of submitting and waiting.
+    /// Records only those dispatches of the plan for a key whose index `is_kept` accepts. The time that a tick saves when
+    /// dispatches are left out is their marginal cost; a tick without any dispatch takes the time of submitting and waiting.
     pub fn record_rows(&mut self, key: PlanKey, is_kept: &dyn Fn(usize) -> bool) -> Result<Recorded, StepError> {
         let plan = &self.recorded(key)?.plan;
         let kept = plan.dispatches.iter().enumerate().filter(|(n, _)| is_kept(*n)).map(|(_, d)| d.clone()).collect();
@@ -73,8 +74,8 @@ impl Engine {
         Ok(Recorded { plan, recording })
     }
 
-    /// Runs a recording made by [`Engine::record_with`] or [`Engine::record_by`] to its end; gives the run and the
-    /// seconds it took.
+    /// Runs a recording of [`Engine::record_with`] or [`Engine::record_by`] to its end; returns the ticket of the run and its
+    /// seconds.
     pub fn submit(&mut self, recorded: &Recorded, batch: &mut StepBatch) -> Result<(Ticket, f64), StepError> {
         let start = Instant::now();
         batch.fill_rope(&recorded.plan.ropes);
@@ -83,7 +84,8 @@ impl Engine {
         Ok((run, start.elapsed().as_secs_f64()))
     }
 
-    /// Seconds per run of `n` pipelined runs of a recording: the host submits the next run while the device works.
+    /// Runs a recording `n` times in a pipeline, where the host submits the next run while the device works on the one before;
+    /// returns the seconds per run.
     pub fn burst(&mut self, recorded: &Recorded, batch: &mut StepBatch, n: usize) -> Result<f64, StepError> {
         batch.fill_rope(&recorded.plan.ropes);
         let start = Instant::now();
@@ -94,7 +96,7 @@ impl Engine {
         Ok(start.elapsed().as_secs_f64() / n as f64)
     }
 
-    /// Rows of the first output of a run of [`Engine::submit`].
+    /// The first `rows` rows of the first output of a run of [`Engine::submit`].
     pub fn output(&mut self, run: Ticket, recorded: &Recorded, rows: usize) -> Result<Vec<f32>, StepError> {
         Ok(self.device.output(run, &recorded.plan, 0, rows)?)
     }

@@ -2,9 +2,9 @@
 //!
 //! A tokenizer comes from the metadata of a GGUF file ([`Tokenizer::from_gguf`]: byte-level BPE with a merge list, or
 //! SentencePiece BPE with scores and byte fallback) or from a `tokenizer.json` ([`Tokenizer::from_json_file`]).
-//! All of them share one table of token bytes, so decoding, streaming and the special tokens are the same code.
+//! All kinds share one table of token bytes, so they also share the code for decoding, streaming and special tokens.
 //!
-//! On GGUF files the ids equal llama.cpp's; on `tokenizer.json` they equal the `tokenizers` crate's.
+//! For GGUF files the ids are those of llama.cpp; for `tokenizer.json` they are those of the `tokenizers` crate.
 
 mod bpe;
 mod encoder;
@@ -35,16 +35,16 @@ impl Tokenizer {
         gguf::build(metadata)
     }
 
-    /// Builds the tokenizer of a `tokenizer.json`, with the BOS, EOS and chat template of the `tokenizer_config.json`
-    /// (and `generation_config.json`, `chat_template.jinja`) beside it where those exist.
+    /// Builds the tokenizer of a `tokenizer.json`. BOS, EOS and chat template come from the files `tokenizer_config.json`,
+    /// `generation_config.json` and `chat_template.jinja` in the same folder, where they exist.
     ///
     /// # Errors
-    /// A file that cannot be read or parsed, named with the reason.
+    /// A file cannot be read or parsed; the error has its name and the reason.
     pub fn from_json_file(path: &Path) -> Result<Tokenizer, TokenizerError> {
         json::build(path)
     }
 
-    /// Builds a tokenizer from the bytes of a `tokenizer.json` alone: no BOS, EOS or chat template but what is in it.
+    /// Builds a tokenizer from the bytes of a `tokenizer.json` alone, without BOS, EOS and chat template from other files.
     ///
     /// # Errors
     /// As [`Tokenizer::from_json_file`]; the path in the message is `tokenizer.json`.

@@ -1,4 +1,5 @@
-//! The weights of a model: found by GGUF's names in files of any format, and converted to the layout that the plans read.
+//! The weights of a model: found by their GGUF names in files of any format, and converted to the type and layout that the
+//! kernels read.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,7 +16,7 @@ use onetrip_ir::tensor::{Layout, Role, Sig, tile_layout};
 
 use crate::files::{FileError, Kind, ModelFile, TensorInfo};
 
-/// Called while weights are made ready and taken by the device: bytes of the file done, bytes in all.
+/// Called while weights are converted and uploaded, with the bytes of the file that are done and the bytes in all.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
 
 struct Entry {
@@ -24,7 +25,7 @@ struct Entry {
     dtype: DType,
     rows: usize,
     width: usize,
-    /// Index of the first shard in graphs; `shards` is the number of indices.
+    /// Index of the first shard, as graphs name it; the weight has `shards` consecutive indices.
     first: usize,
     shards: usize,
 }
@@ -35,8 +36,8 @@ impl Entry {
     }
 }
 
-/// The list of weights that graphs name by index. It grows while the first graph is built. A weight that is larger than a
-/// device's largest binding is split into shards, each with an index of its own.
+/// The list of weights that graphs name by index. It grows while the first graph is built. A weight that is larger than the
+/// largest buffer binding of the device is split by rows into shards, each with its own index.
 pub struct Weights {
     file: Arc<ModelFile>,
     arch: String,
@@ -44,12 +45,12 @@ pub struct Weights {
     requantize: Option<DType>,
     target: Target,
     entries: Vec<Entry>,
-    /// The entry of each index.
+    /// For each weight index, the index of its entry in `entries`.
     entry_of: Vec<usize>,
     by_name: HashMap<String, Option<usize>>,
 }
 
-/// Rows of a weight as they lie in the file's memory map.
+/// Rows of a weight that are used in place in the memory map of the file; `bytes` is their range in the tensor.
 struct Mapped {
     file: Arc<ModelFile>,
     tensor: TensorInfo,
@@ -63,19 +64,20 @@ impl AsRef<[u8]> for Mapped {
 }
 
 impl Weights {
-    /// No weights yet. `requantize` is the type matrices are converted to, where their width allows it; `plus_one`
-    /// says that norm weights are stored less one; `target` says how much a device binds at once.
+    /// An empty list. Matrices are converted to the type `requantize` where their width is a multiple of its block size.
+    /// With `plus_one`, the file stores norm weights minus one, so one is added at load. `target` has the size of the largest
+    /// buffer binding.
     pub fn new(file: Arc<ModelFile>, arch: &str, plus_one: bool, requantize: Option<DType>, target: Target) -> Weights {
         let (entries, entry_of, by_name) = Default::default();
         Weights { file, arch: arch.into(), plus_one, requantize, target, entries, entry_of, by_name }
     }
 
-    /// The file they are from.
+    /// The file that holds the weights.
     pub fn file(&self) -> &ModelFile {
         &self.file
     }
 
-    /// Index and signature of a weight by GGUF's name, if the file has it.
+    /// Index and signature of the weight with this GGUF name, if the file has it.
     pub fn find(&mut self, name: &str) -> Result<Option<(usize, Sig)>, FileError> {
         let index = match self.by_name.get(name) {
             Some(index) => *index,
@@ -88,12 +90,12 @@ impl Weights {
         Ok(index.map(|i| (i, self.sig(i))))
     }
 
-    /// Like `find`; an error if the file does not have it.
+    /// Like `find`, but a weight that the file does not have is an error.
     pub fn get(&mut self, name: &str) -> Result<(usize, Sig), FileError> {
         match self.find(name)? {
             Some(found) => Ok(found),
             None => Err(self.file.require(&self.name_in_file(name)).err().unwrap_or_else(|| {
-                // `find` looked for the same name: this cannot be reached, and is an error all the same.
+                // `find` has looked for the same name, so `require` fails too; this error is for the case that it does not.
                 FileError::tensor(self.file.name(), name, "missing", "fetch or convert the model again")
             })),
         }
@@ -113,14 +115,14 @@ impl Weights {
             return Err(FileError::tensor(self.file.name(), name, what, "convert the model again"));
         }
         let dtype = match self.requantize {
-            // Single rows (norms, biases) are small and are read as f32.
+            // Single rows (norm weights, biases) are small, and kernels read them as f32.
             _ if tensor.dims.len() < 2 => DType::F32,
             Some(wanted) if wanted.row_bytes(width).is_some() => wanted,
             _ => stored,
         };
         let first = self.entry_of.len();
         let mut e = Entry { tensor, stored, dtype, rows, width, first, shards: 1 };
-        // Its layout is chosen later: there are indices enough for either.
+        // The layout is chosen later and decides the number of shards, so enough indices for any layout are reserved.
         e.shards = [Layout::Stored, Layout::Planes].map(|l| self.shards(&e, l).len()).into_iter().max().unwrap_or(1);
         self.entry_of.resize(first + e.shards, self.entries.len());
         self.entries.push(e);
@@ -135,7 +137,7 @@ impl Weights {
         self.entries[self.entry_of[index]].sig(Layout::Stored)
     }
 
-    /// The numbers of a weight of one row (rotary divisors).
+    /// The elements of a weight of one row (divisors of rotary frequencies), dequantized to f32.
     pub fn row(&self, index: usize) -> Vec<f32> {
         let e = &self.entries[self.entry_of[index]];
         let mut out = vec![0.0; e.rows * e.width];
@@ -143,18 +145,18 @@ impl Weights {
         out
     }
 
-    /// Bytes of all weights as computed with, in the stored layout.
+    /// Bytes of all weights in the types in which kernels read them, in the stored layout (without padding of other layouts).
     pub fn bytes(&self) -> u64 {
         self.entries.iter().map(|e| (e.rows * e.dtype.row_bytes(e.width).unwrap_or(0)) as u64).sum()
     }
 
-    /// Bytes of all weights in their layouts: what a device with memory of its own keeps.
+    /// Bytes of all weights in their chosen layouts, as a device with its own memory holds them.
     pub fn device_bytes(&self, layouts: &Layouts) -> u64 {
         let bytes = |p: &Piece| p.make.bytes().max(p.mapped().len()) as u64;
         self.pieces(layouts).iter().map(bytes).sum()
     }
 
-    /// All weights by index, large ones in shards.
+    /// One item for every weight index, in order: whole weights, and the shards of large ones.
     fn pieces(&self, layouts: &Layouts) -> Vec<Piece<'_>> {
         let mut pieces = vec![];
         for e in &self.entries {
@@ -165,7 +167,7 @@ impl Weights {
                 row = rows.end;
                 pieces.push(Piece { e, make: Make::of(e, layout, rows.len()), rows });
             }
-            // Indices for shards of the layout that was not chosen.
+            // Indices that were reserved for a layout with more shards stay empty.
             for _ in pieces.len()..e.first + e.shards {
                 pieces.push(Piece { e, rows: row..row, make: Make::Mapped });
             }
@@ -173,9 +175,9 @@ impl Weights {
         pieces
     }
 
-    /// Makes all weights ready and hands them to a device: mapped where they can stay as they lie, else converted on
-    /// `threads` threads, the file's pages given back tensor by tensor. On a device with memory of its own the next ones
-    /// are converted while one is copied.
+    /// Loads all weights on a device. A weight that needs no change is used in place in the memory map of the file; others are
+    /// converted with `threads` threads, and the mapped pages of each converted tensor are released. On a device with its own
+    /// memory, the next weights are converted while the device copies one.
     pub fn load(
         &self,
         layouts: &Layouts,
@@ -209,7 +211,7 @@ impl Weights {
                             false
                         }
                     };
-                    // Nobody takes weights any more, or there is no memory for one.
+                    // Either the device has stopped taking weights, or no memory could be allocated for this one.
                     if !sent {
                         return;
                     }
@@ -217,7 +219,7 @@ impl Weights {
             });
             let mut before = 0;
             let mut ready = receive.into_iter().map(|(bytes, made)| {
-                // The one before this is on the device.
+                // The device asks for the next weight when it has copied the one before, which counts as done now.
                 done += std::mem::replace(&mut before, bytes);
                 progress(done, total);
                 made
@@ -230,15 +232,15 @@ impl Weights {
         }
     }
 
-    /// Makes some weights; `count` is called after each.
+    /// Converts the given weights, or maps those that stay in the file; `count` is called after each.
     fn make(
         &self,
         pieces: &[Piece],
         threads: usize,
         count: &mut dyn FnMut(&Piece),
     ) -> std::io::Result<Vec<WeightData>> {
-        // One mapping for all that is made, in large pages: a step reads every weight once, and with pages of 4 KB it
-        // would wait for an address translation every 180 ns.
+        // All converted weights share one mapping, in huge pages: a step reads every weight once, and with pages of 4 KB it
+        // would wait for a TLB miss every 180 ns.
         let mut ends = vec![];
         let mut end = 0usize;
         for piece in pieces {
@@ -247,7 +249,7 @@ impl Weights {
         }
         let mut arena = MmapMut::map_anon(end.max(1))?;
         #[cfg(target_os = "linux")]
-        // Refused by systems without large pages: then small ones do.
+        // The advice fails on systems without huge pages; the mapping then has pages of the usual size.
         let _ = arena.advise(memmap2::Advice::HugePage);
         let mut rest = &mut arena[..];
         for piece in pieces {
@@ -307,21 +309,21 @@ impl Weights {
     }
 }
 
-/// Weights that are made before a device takes them.
+/// Number of converted weights that may wait until the device takes them.
 const AHEAD: usize = 2;
 
 /// Why weights could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// There is no memory to make them in.
+    /// No memory could be allocated for converted weights.
     #[error(transparent)]
     Memory(#[from] std::io::Error),
-    /// The device could not take them.
+    /// The device could not allocate or copy the weights.
     #[error(transparent)]
     Device(#[from] DeviceError),
 }
 
-/// Rows of a weight: all, or those of a shard.
+/// The rows of one weight index (a whole weight, or one shard of it), and how they are loaded.
 struct Piece<'a> {
     e: &'a Entry,
     rows: Range<usize>,
@@ -329,19 +331,19 @@ struct Piece<'a> {
 }
 
 impl Piece<'_> {
-    /// Where they lie in the tensor.
+    /// The range of bytes of these rows in the stored tensor.
     fn stored(&self) -> Range<usize> {
         let row = self.e.tensor.bytes / self.e.rows.max(1);
         if self.rows.len() == self.e.rows { 0..self.e.tensor.bytes } else { self.rows.start * row..self.rows.end * row }
     }
 
-    /// The same, if they stay there.
+    /// The range of bytes that is used in place in the memory map; empty if the rows are converted.
     fn mapped(&self) -> Range<usize> {
         if matches!(self.make, Make::Mapped) { self.stored() } else { 0..0 }
     }
 }
 
-/// A weight that was made at load.
+/// A weight that was converted at load: a range of bytes in the mapping that converted weights share.
 struct Made {
     arena: Arc<Mmap>,
     range: Range<usize>,
@@ -353,20 +355,20 @@ impl AsRef<[u8]> for Made {
     }
 }
 
-/// How a weight is made ready.
+/// How a weight is loaded; `bytes` is its size after conversion.
 enum Make {
-    /// It stays in the file's map.
+    /// The weight is used in place in the memory map of the file.
     Mapped,
-    /// A single row as f32.
+    /// A single row, converted to f32.
     Row { bytes: usize },
-    /// A matrix in another type or layout; `unit` are the bytes of 16 rows.
+    /// A matrix, converted to another type or layout; `unit` is the number of bytes of 16 rows.
     Matrix { layout: Layout, unit: usize, bytes: usize },
-    /// A matrix in planes.
+    /// A matrix, converted to planes of quants, scales and mins.
     Planes(Planes),
 }
 
 impl Make {
-    /// For so many rows of a weight.
+    /// How `rows` rows of the weight `e` are loaded.
     fn of(e: &Entry, layout: Layout, rows: usize) -> Make {
         if e.tensor.dims.len() < 2 {
             return Make::Row { bytes: e.rows * e.width * 4 };
@@ -381,7 +383,7 @@ impl Make {
             }
             Layout::Planes => match Planes::new(e.dtype, rows, e.width) {
                 Some(planes) => Make::Planes(planes),
-                // `choose_layouts` asks for planes only where there are some.
+                // Not reached: `choose_layouts` chooses planes only for types and widths that have them.
                 None => Make::Matrix { layout: Layout::Stored, unit: 16 * row, bytes: rows * row },
             },
         }
@@ -396,14 +398,14 @@ impl Make {
     }
 }
 
-/// The memory that a converted matrix is written to: up to three planes, and the bytes of 16 rows in each.
+/// The memory to which a converted matrix is written: up to three planes, and for each the number of bytes of 16 rows.
 struct Parts<'a> {
     unit: [usize; 3],
     planes: [&'a mut [u8]; 3],
 }
 
 impl<'a> Parts<'a> {
-    /// Splits off the memory of the next `units` times 16 rows in each plane.
+    /// Splits off the memory of the next `16 · units` rows in each plane.
     fn take(&mut self, units: usize) -> [&'a mut [u8]; 3] {
         let mut i = 0;
         self.planes.each_mut().map(|plane| {
@@ -414,14 +416,14 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// Writes 16 stored rows into their planes; the last argument is the number of bytes of a row.
+/// Writes up to 16 rows, already in their new type, into their planes; the last argument is the number of bytes of a row.
 type Put<'a> = &'a (dyn Fn(&[u8], [&mut [u8]; 3], usize) + Sync);
 
-/// Writes a matrix in another type, layout, or both, 16 rows at a time. Works on this thread and on as many more as the
-/// system gives, up to `threads` in all.
+/// Converts a matrix to another type, layout, or both, 16 rows at a time. Uses `threads` threads, this one among them, or fewer
+/// if the system cannot start as many.
 fn convert(e: &Entry, stored: &[u8], threads: usize, parts: Parts, put: Put) {
     let (from, to) = (e.stored.row_bytes(e.width).unwrap_or(1), e.dtype.row_bytes(e.width).unwrap_or(1));
-    // Four shares for each thread, so that no thread waits long for another at the end.
+    // The rows are cut into four shares per thread, so that no thread waits long for the slowest one at the end.
     let share = (stored.len() / from).div_ceil(16).div_ceil(threads.max(1) * 4).max(1);
     let unit = parts.unit;
     let rest = Mutex::new((stored.chunks(share * 16 * from), parts));
@@ -456,7 +458,7 @@ fn convert(e: &Entry, stored: &[u8], threads: usize, parts: Parts, put: Put) {
     });
 }
 
-/// Interleaves at most 16 stored rows.
+/// Packs at most 16 rows into one tile of the layout `Tile16`.
 fn pack(e: &Entry, stored: &[u8], row_bytes: usize, out: &mut [u8]) {
     if let Some(layout) = tile_layout(e.dtype, e.width) {
         let rows: Vec<&[u8]> = stored.chunks_exact(row_bytes).collect();
@@ -464,7 +466,7 @@ fn pack(e: &Entry, stored: &[u8], row_bytes: usize, out: &mut [u8]) {
     }
 }
 
-/// Hugging Face's name of a tensor that GGUF calls `name`.
+/// The name that Hugging Face files give to the tensor with the GGUF name `name`.
 fn hugging_face_name(arch: &str, name: &str) -> String {
     let fixed = |name: &str| match name {
         "token_embd.weight" => Some("model.embed_tokens.weight"),

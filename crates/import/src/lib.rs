@@ -1,6 +1,7 @@
-//! Node listings of other engines: `listing:NAME` (part of the program) or `listing:PATH` (a user's own) names the nodes
-//! of one recorded step. They become a graph of our ops, so that the same rules, counts and predictions work on it. There
-//! are no weights: a listing is explained and counted, never run. `docs/listing.md` describes the form.
+//! Node listings of other engines. A listing, `listing:NAME` (part of the program) or `listing:PATH` (a file of the user), has
+//! the compute nodes of one recorded step. The nodes become a graph of onetrip's ops, so that the same rules, counts and
+//! predictions work on it. A listing has no weights: it is explained and counted, never run. `docs/listing.md` describes the
+//! format.
 
 use onetrip_core::compile::layout::choose_layouts;
 use onetrip_core::compile::lower::lower_assuming;
@@ -26,71 +27,71 @@ mod tests;
 
 pub use parse::{Head, ListingError};
 
-/// What the name of a listing begins with.
+/// The prefix of names of listings.
 pub const PREFIX: &str = "listing:";
 
-/// Listings in the program.
+/// Listings that are part of the program: name and text.
 const SHIPPED: &[(&str, &str)] =
     &[("qwen3.5-9b-ggml-2026-04", include_str!("../../../listings/qwen3.5-9b-ggml-2026-04.txt"))];
 
-/// What our engine does on the device and a listing's does on the host, as the last step of a ladder: name and reason.
+/// Name and reason of the last step of a ladder for listings: onetrip samples on the device, other engines on the host.
 pub const SAMPLE: (&str, &str) =
     ("sample", "one row more: the listing's engine samples on the host, after a copy of all logits");
 
-/// Why a listing cannot be had.
+/// Why a listing cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// There is no such listing.
+    /// There is no listing of this name; the second field has the names that exist.
     #[error("there is no listing `{0}`; listings: {1}; or give the path of a file: listing:./step.txt")]
     Unknown(String, String),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read the listing {0}: {1}; check the path")]
     Read(String, std::io::Error),
-    /// Its text.
+    /// The text of the listing has an error.
     #[error(transparent)]
     Text(#[from] ListingError),
 }
 
-/// A listing whose graph cannot be lowered.
+/// The error of a listing whose graph cannot be lowered.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("listing {listing}: {source}")]
 pub struct PlanError {
-    /// Its name or path.
+    /// Name or path of the listing.
     pub listing: String,
-    /// What does not fit.
+    /// The op at which shapes do not fit, and the reason.
     pub source: ShapeError,
 }
 
-/// Where the plan of a listing runs.
+/// Options of the plan of a listing.
 #[derive(Clone, Debug)]
 pub struct ListingOptions {
     /// Precision of activations.
     pub compute: Compute,
-    /// Where the plan runs.
+    /// The kind of device for which the plan is lowered, with its capabilities.
     pub target: Target,
-    /// Name of the device in the plan.
+    /// Name of the device, as the plan prints it.
     pub device: String,
 }
 
-/// A listing, read and made a graph.
+/// A parsed listing with its graph.
 pub struct Listing {
-    /// Name or path.
+    /// Name or path of the listing.
     pub name: String,
-    /// What it says of itself.
+    /// The lines of its head: engine, model, date and sizes of the step.
     pub head: Head,
-    /// Its compute nodes by ggml's names.
+    /// Number of compute nodes by the ggml name of their op.
     pub nodes_by_op: BTreeMap<String, u64>,
-    /// Those of them whose result has no numbers.
+    /// Number of compute nodes whose result has no elements, by the ggml name of their op.
     pub empty_by_op: BTreeMap<String, u64>,
     graph: Graph,
 }
 
-/// Names of the listings in the program.
+/// Names of the listings that are part of the program.
 pub fn names() -> Vec<&'static str> {
     SHIPPED.iter().map(|(name, _)| *name).collect()
 }
 
-/// The listing `listing:NAME` or `listing:PATH`.
+/// Opens the listing `listing:NAME` or `listing:PATH`.
 pub fn open(name: &str) -> Result<Listing, OpenError> {
     let name = name.strip_prefix(PREFIX).unwrap_or(name);
     if let Some((_, text)) = SHIPPED.iter().find(|(shipped, _)| *shipped == name) {
@@ -101,7 +102,7 @@ pub fn open(name: &str) -> Result<Listing, OpenError> {
         return Err(OpenError::Unknown(shown(name), names().join(", ")));
     }
     let mut bytes = vec![];
-    // One byte more than it may have, so that a longer file is refused without being read.
+    // One byte more than a listing may have is read, so that a longer file is refused without reading all of it.
     let most = parse::MOST_BYTES as u64 + 1;
     let read = std::fs::File::open(path).and_then(|file| file.take(most).read_to_end(&mut bytes));
     read.map_err(|e| OpenError::Read(shown(name), e))?;
@@ -109,7 +110,7 @@ pub fn open(name: &str) -> Result<Listing, OpenError> {
 }
 
 impl Listing {
-    /// Reads the text of a listing; `name` is named in errors.
+    /// Parses the text of a listing; errors have `name`.
     pub fn read(name: &str, bytes: &[u8]) -> Result<Listing, ListingError> {
         let name = shown(name);
         let (head, items) = parse::parse(&name, bytes)?;
@@ -126,18 +127,19 @@ impl Listing {
         Ok(Listing { name, head, nodes_by_op, empty_by_op, graph })
     }
 
-    /// The sizes of its step.
+    /// Tokens, sequences and positions of the step.
     pub fn bind(&self) -> Bind {
         Bind { t: self.head.tokens, s: self.head.sequences, l: self.head.context }
     }
 
-    /// Its nodes as a graph of our ops, in the listing's order.
+    /// The nodes as a graph of onetrip's ops, in the order of the listing.
     pub fn graph(&self) -> &Graph {
         &self.graph
     }
 
-    /// The plan of its step by these rules; with `sample`, our own op that chooses the token is appended to it. Nodes
-    /// are counted as the listing has them. An error names the listing and the node that has no shape.
+    /// The plan of the step with the rules `fuse`; `assume` as in `Model::plan_with` of the engine. With `sample`, onetrip's op
+    /// `sample` is appended. Nodes are counted as in the listing. An error has the listing and the node whose shapes do not
+    /// fit.
     pub fn plan(&self, o: &ListingOptions, fuse: &Fuse, assume: bool, sample: bool) -> Result<Plan, PlanError> {
         let Bind { t, s, .. } = self.bind();
         let ctx = LoweringContext::of(t as usize, s as usize, o.compute, o.target);

@@ -1,5 +1,6 @@
-//! From the lines of a listing to a graph of our ops. One node of the listing is one node of the graph; a view is none: an
-//! op reads the columns that it shows in place. What a node makes is held against the shape that the listing gives it.
+//! Turns the lines of a listing into a graph of onetrip's ops. One node of the listing becomes one node of the graph. A view
+//! becomes no node: an op that reads a view reads those columns of the viewed value in place. The shape of every result is
+//! compared with the shape in the listing.
 
 use std::collections::HashMap;
 
@@ -31,23 +32,23 @@ use onetrip_ir::text::shown;
 use crate::parse::{Head, Item, Kind, Type};
 use onetrip_core::ops::rope::frequencies::{RopeConfig, Scaling};
 
-/// A line, and what is wrong on it.
+/// Number of a line, and its error.
 type Fault = (usize, String);
 
-/// What a value of the listing is in the graph.
+/// The form that a value of the listing has in the graph.
 #[derive(Clone, Debug)]
 enum Held {
-    /// Ids and positions: the batch has them, and no op of ours reads them as values.
+    /// Ids, positions or the mask: they are in the batch, and ops do not read them as values of the graph.
     Batch,
-    /// A value.
+    /// One value of the graph.
     One(ValueId),
-    /// Several values that lie one after the other, each with the byte where it begins.
+    /// Several values of the graph, one behind the other, each with the byte at which it begins in the value of the listing.
     Pieces(Vec<(u64, ValueId)>),
-    /// A state: whichever version is the newest.
+    /// A state, by index; its newest version is meant.
     State(usize),
 }
 
-/// The graph of a listing.
+/// Makes the graph of a listing.
 pub fn graph(head: &Head, items: &[Item]) -> Result<Graph, Fault> {
     let bind = Bind { t: head.tokens, s: head.sequences, l: head.context };
     let caches = caches(items)?;
@@ -65,7 +66,7 @@ pub fn graph(head: &Head, items: &[Item]) -> Result<Graph, Fault> {
     Ok(i.graph)
 }
 
-/// The value that a view looks at in the end.
+/// Index of the value behind a view, or behind a view of a view.
 fn root(items: &[Item], mut i: usize) -> usize {
     while let Kind::View { .. } = items[i].kind {
         i = items[i].ins[0];
@@ -73,7 +74,7 @@ fn root(items: &[Item], mut i: usize) -> usize {
     i
 }
 
-/// Shapes of the states that attention reads; all others are recurrent.
+/// Shapes of the states that attention reads (KV caches), by index of the item; all other states are recurrent.
 fn caches(items: &[Item]) -> Result<HashMap<usize, Cache>, Fault> {
     let mut caches = HashMap::new();
     for item in items.iter().filter(|item| item.kind == Kind::Node("FLASH_ATTN_EXT")) {
@@ -98,9 +99,9 @@ struct Importer<'a> {
     items: &'a [Item],
     bind: Bind,
     graph: Graph,
-    /// Of each item so far.
+    /// The form in the graph of each item that was imported so far.
     held: Vec<Held>,
-    /// Newest version of each state.
+    /// The value of the newest version of each state.
     versions: Vec<ValueId>,
     caches: HashMap<usize, Cache>,
     weights: usize,
@@ -138,14 +139,14 @@ impl Importer<'_> {
                 self.versions.push(self.graph.source(&item.name, sig, Source::State(state)));
                 Ok(Held::State(state))
             }
-            // Looked at where it is read.
+            // A view has no value of its own; the op that reads it resolves it (see `seen`).
             (Kind::View { .. }, _) => Ok(Held::Batch),
             (Kind::Node(op), _) => self.node(item, op),
             (_, Type::Whole) => Err("weights and states are not of whole numbers".into()),
         }
     }
 
-    /// What an input is: the whole of a value, or some columns of each of its rows.
+    /// Resolves item `i` as an input: the value of the graph behind it, and the slice of each row if it is not the whole value.
     fn seen(&self, i: usize) -> Result<(ValueId, Option<Slice>), String> {
         let (item, root) = (&self.items[i], root(self.items, i));
         let (mut start, mut at) = (0u64, i);
@@ -180,7 +181,7 @@ impl Importer<'_> {
         Ok((id, Some(slice)))
     }
 
-    /// An input that the op reads whole.
+    /// The value of an input that the op can only read as a whole.
     fn whole(&self, item: &Item, input: usize) -> Result<ValueId, String> {
         let i = item.ins[input];
         match self.seen(i)? {
@@ -192,7 +193,7 @@ impl Importer<'_> {
         }
     }
 
-    /// The state that an input is a view of.
+    /// Index of the state that an input is, or is a view of.
     fn state(&self, item: &Item, input: usize) -> Option<usize> {
         match self.held[root(self.items, *item.ins.get(input)?)] {
             Held::State(state) => Some(state),
@@ -212,7 +213,7 @@ impl Importer<'_> {
             "ADD" => (Elementwise::add().into(), vec![self.whole(item, 0)?, self.whole(item, 1)?]),
             "MUL" => (Elementwise::mul().into(), vec![self.whole(item, 0)?, self.whole(item, 1)?]),
             "SCALE" => match self.state(item, 0) {
-                // Clears the states of sequences that begin: here, of none.
+                // This node clears the states of sequences that begin; in this step there are none.
                 Some(state) if item.numbers() == 0 => {
                     let none = Sig::slot(Expr::Const(0), self.graph.values[self.versions[state]].sig.width);
                     let none = self.graph.source(&self.items[item.ins[0]].name, none, Source::Batch);
@@ -333,7 +334,7 @@ impl Importer<'_> {
         Ok((Rope { heads, dim, pairs: rotated / 2, neox, table, norm: None, view }.into(), vec![x]))
     }
 
-    /// A copy, or a cast, that is not into a state.
+    /// A copy or a cast whose result is not written to a state.
     fn copy(&mut self, item: &Item) -> Result<(Op, Vec<ValueId>), String> {
         let Type::Real(dtype) = item.dtype else { return Err("ids are not copied".into()) };
         Ok((Copy { dtype }.into(), vec![self.whole(item, 0)?]))
@@ -346,7 +347,7 @@ impl Importer<'_> {
             _ => self.whole(item, 0)?,
         };
         let (of, to) = (&self.graph.values[value].sig, &self.graph.values[version].sig);
-        // The end of a convolution's window, transposed.
+        // The newest rows of the window of a convolution, transposed, are written back to its state.
         let made_by = self.graph.producer(value).map(|n| &self.graph.nodes[n].op);
         let window = match made_by {
             Some(Op::Window(w)) if of.rows != Expr::S => Some(w.rows),
@@ -384,7 +385,7 @@ impl Importer<'_> {
         let ins = [self.whole(item, 0)?, self.whole(item, 1)?, v];
         let rest = (3..6).map(|i| self.whole(item, i)).collect::<Result<Vec<ValueId>, String>>()?;
         let made = self.push(item, op, &[&ins[..], &rest].concat())?;
-        // ggml's result is the output, then the new states.
+        // The result in ggml holds the output, followed by the new states.
         let numbers = |v: ValueId| {
             let sig = &self.graph.values[v].sig;
             sig.rows.eval(self.bind).saturating_mul(sig.width as u64)
@@ -430,7 +431,7 @@ impl Importer<'_> {
     }
 }
 
-/// The function that the parameter `op` names, one of some.
+/// The function that the parameter `op` names; it must be one of `names`.
 fn unary(item: &Item, names: &[&str]) -> Result<Unary, String> {
     let asked = item.param("op").unwrap_or("");
     match names.iter().find(|name| **name == asked).copied() {
@@ -443,13 +444,13 @@ fn unary(item: &Item, names: &[&str]) -> Result<Unary, String> {
     }
 }
 
-/// The columns of each row that a view shows, from number `start` on of a value of `rows` rows of `width` f32 numbers;
-/// none where it shows something else.
+/// The slice that a view is of each row of a value with `rows` rows of `width` f32 elements, where the view begins at element
+/// `start`; `None` if the view is not the same columns of every row.
 fn slice_of(view: &Item, start: u64, rows: u64, width: u64) -> Option<Slice> {
     let Kind::View { strides, .. } = &view.kind else { return None };
     let plain: Vec<u64> = (0..view.dims.len()).map(|i| 4 * view.dims[..i].iter().product::<u64>()).collect();
     let strides = strides.as_ref().unwrap_or(&plain);
-    // Numbers that lie together, then the distance to the next run of them.
+    // `run`: adjacent elements; `group`: the distance from one run to the next.
     let (mut run, mut group, mut all) = (1, None, 1);
     for (&n, &stride) in view.dims.iter().zip(strides).filter(|(n, _)| **n != 1) {
         if stride % 4 != 0 {

@@ -1,5 +1,5 @@
-//! The text of a node listing, read line by line and checked: names, inputs, shapes and parameters. `docs/listing.md` is
-//! the form for people.
+//! Parses the text of a node listing line by line and checks names, inputs, shapes and parameters. `docs/listing.md` describes
+//! the format for people.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -7,83 +7,83 @@ use std::ops::RangeInclusive;
 use onetrip_ir::formats::DType;
 use onetrip_ir::text::{distance, shown};
 
-/// What is wrong with a listing, and on which line.
+/// An error in the text of a listing.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("listing {listing}, line {line}: {what}")]
 pub struct ListingError {
-    /// Its name or path.
+    /// Name or path of the listing.
     pub listing: String,
-    /// The line, from 1.
+    /// Number of the line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// The error, in words.
     pub what: String,
 }
 
-/// Longest listing: a decode step of a large model is a tenth of it.
+/// Most bytes of a listing. That of a decode step of a large model has a tenth of this.
 pub const MOST_BYTES: usize = 8 << 20;
-/// Most lines that name a value. Rules look at every pair of a node and its readers.
+/// Most values of a listing. The time of rules grows faster than this number, as they look at pairs of nodes and their readers.
 const MOST_VALUES: usize = 20_000;
 const MOST_DIMS: usize = 4;
-/// Most numbers in a value: bytes and operations on them still fit 64 bits.
+/// Most elements of a value: counts of bytes and of operations then still fit 64 bits.
 const MOST_NUMBERS: u64 = 1 << 40;
 /// Most tokens, sequences and positions of a step.
 const MOST_ROWS: u64 = 1 << 20;
 
-/// How numbers are stored.
+/// Type of the elements of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
-    /// Numbers of the model.
+    /// Floats or quantized elements.
     Real(DType),
-    /// Ids and positions.
+    /// Integers: ids and positions.
     Whole,
 }
 
-/// What a line names.
+/// The kind of value that a line defines.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    /// Of the model file.
+    /// A tensor of the model file.
     Weight,
-    /// Kept by the engine from step to step.
+    /// A state that the engine keeps from step to step.
     State,
-    /// Of the batch: ids, positions, the mask.
+    /// A part of the batch: ids, positions or the mask.
     Input,
-    /// Another look at a value, which costs nothing.
+    /// The bytes of another value with another shape; a view costs nothing.
     View {
-        /// Bytes from the start of the value looked at.
+        /// Bytes from the start of the viewed value.
         offset: u64,
-        /// Bytes from one number to the next in each dimension; none where they lie one after the other.
+        /// Bytes from one element to the next in each dimension; `None` if the elements are contiguous.
         strides: Option<Vec<u64>>,
     },
-    /// A compute node: ggml's name of its op.
+    /// A compute node, with the ggml name of its op.
     Node(&'static str),
 }
 
-/// A value: one line.
+/// A value of the listing, defined by one line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item {
-    /// Its line, from 1.
+    /// Number of its line, from 1.
     pub line: usize,
     /// Name of the value, unique in the listing.
     pub name: String,
-    /// What it is.
+    /// The kind of value.
     pub kind: Kind,
-    /// The values it reads (of a view: the one it looks at), by their number.
+    /// Indices of the items that a node reads, or of the item that a view shows.
     pub ins: Vec<usize>,
-    /// How its numbers are stored.
+    /// Type of the elements.
     pub dtype: Type,
-    /// Its size, innermost dimension first, as ggml lists it.
+    /// Dimensions, innermost first, as ggml lists them.
     pub dims: Vec<u64>,
-    /// Parameters of its op.
+    /// Parameters of the op: key and value.
     params: Vec<(String, String)>,
 }
 
 impl Item {
-    /// How many numbers it has.
+    /// Number of elements.
     pub fn numbers(&self) -> u64 {
         self.dims.iter().product()
     }
 
-    /// `f32[4096,2]`.
+    /// Type and dimensions as text: `f32[4096,2]`.
     pub fn shape(&self) -> String {
         let dims: Vec<String> = self.dims.iter().map(u64::to_string).collect();
         let dtype = match self.dtype {
@@ -93,22 +93,22 @@ impl Item {
         format!("{dtype}[{}]", dims.join(","))
     }
 
-    /// A parameter as text.
+    /// The value of a parameter as text, if the line has it.
     pub fn param(&self, name: &str) -> Option<&str> {
         self.params.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 }
 
-/// What a listing says of itself.
+/// The head of a listing: the origin and the sizes of the recorded step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Head {
     /// Name of the engine whose nodes were recorded.
     pub engine: String,
-    /// Name of the model that it ran.
+    /// Name of the model that the engine ran.
     pub model: String,
     /// Day of the recording, as the file writes it.
     pub date: String,
-    /// Its step is a decode step: one token a sequence.
+    /// Whether the step is a decode step, with one token for each sequence.
     pub is_decode: bool,
     /// Tokens of the step.
     pub tokens: u64,
@@ -118,10 +118,10 @@ pub struct Head {
     pub context: u64,
 }
 
-/// An op that listings may name: ggml's name, number of inputs, parameters it must have, parameters it may have.
+/// An op that listings may have: its ggml name, number of inputs, required parameters, optional parameters.
 struct Known(&'static str, RangeInclusive<usize>, &'static [&'static str], &'static [&'static str]);
 
-/// The ops. Each has an arm in the importer.
+/// All ops that listings may have. The importer has a match arm for each.
 const KNOWN: &[Known] = &[
     Known("ADD", 2..=2, &[], &[]),
     Known("CONCAT", 2..=2, &["dim"], &[]),
@@ -142,7 +142,7 @@ const KNOWN: &[Known] = &[
     Known("UNARY", 1..=1, &["op"], &[]),
 ];
 
-/// A listing as text: head and values.
+/// Parses the text of a listing; returns its head and its values in order.
 pub fn parse(name: &str, bytes: &[u8]) -> Result<(Head, Vec<Item>), ListingError> {
     let fail = |line, what: String| ListingError { listing: name.into(), line, what };
     if bytes.len() > MOST_BYTES {
@@ -166,7 +166,7 @@ pub fn parse(name: &str, bytes: &[u8]) -> Result<(Head, Vec<Item>), ListingError
     p.finish().map_err(|what| fail(last, what))
 }
 
-/// The nearest of some names.
+/// The name in `names` with the smallest edit distance from `wrong`.
 fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
     let wrong: String = wrong.chars().take(64).collect();
     names.min_by_key(|name| distance(name, &wrong)).unwrap_or("")
@@ -174,7 +174,7 @@ fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> &'a str {
 
 #[derive(Default)]
 struct Parser {
-    /// The first line was `listing 1`.
+    /// Whether the first line, `listing 1`, was read.
     begun: bool,
     seen: Vec<&'static str>,
     head: Head,
@@ -182,7 +182,7 @@ struct Parser {
     by_name: HashMap<String, usize>,
 }
 
-/// Lines of the head that must be there, each once.
+/// Keywords of the lines that the head must have, each once.
 const HEAD: [&str; 5] = ["engine", "model", "date", "phase", "batch"];
 const LINES: [&str; 10] = ["listing", "engine", "model", "date", "phase", "batch", "weight", "state", "input", "view"];
 
@@ -278,7 +278,7 @@ impl Parser {
         self.add(item)
     }
 
-    /// A view's last byte is in the value it looks at.
+    /// Returns an error if the last byte of a view is outside the viewed value.
     fn fits(&self, view: &Item) -> Result<(), String> {
         let of = &self.items[view.ins[0]];
         let Kind::View { offset, strides } = &view.kind else { return Ok(()) };
@@ -298,7 +298,7 @@ impl Parser {
                     .ok_or_else(|| format!("strides that reach beyond {}", of.name))?
             }
         };
-        // A view of a view may reach to the end of what that one looks at.
+        // A view of a view may reach beyond that view, to the end of the value behind it.
         let mut root = of;
         let mut start = *offset;
         while let Kind::View { offset, .. } = &root.kind {
@@ -380,7 +380,7 @@ impl Parser {
     }
 }
 
-/// Bytes of so many numbers of an item's type; ids count four.
+/// A function that gives the bytes of a number of elements of the item's type; integers count as four bytes.
 fn size_of(item: &Item) -> impl Fn(u64) -> u64 + use<> {
     let (block, bytes) = match item.dtype {
         Type::Real(dtype) => (dtype.block() as u64, dtype.block_bytes() as u64),
@@ -389,7 +389,7 @@ fn size_of(item: &Item) -> impl Fn(u64) -> u64 + use<> {
     move |n: u64| n.div_ceil(block).saturating_mul(bytes)
 }
 
-/// `f32[4096,2]`.
+/// Parses type and dimensions: `f32[4096,2]`.
 fn read_shape(word: &str) -> Result<(Type, Vec<u64>), String> {
     let form = || format!("`{}` is no shape: write `TYPE[DIMS]`, such as `f32[4096,1]`", shown(word));
     let (dtype, dims) = word.strip_suffix(']').and_then(|w| w.split_once('[')).ok_or_else(form)?;
@@ -414,7 +414,7 @@ fn read_shape(word: &str) -> Result<(Type, Vec<u64>), String> {
     Ok((dtype, dims))
 }
 
-/// `key=value` words, each key once and known.
+/// Parses words `key=value`. Every key must be known (in `must` or `may`), and may occur once.
 fn read_params(op: &str, words: &[&str], must: &[&str], may: &[&str]) -> Result<Vec<(String, String)>, String> {
     let mut params: Vec<(String, String)> = vec![];
     for word in words {

@@ -1,14 +1,14 @@
-//! What one run of the model works on: a ragged batch of tokens, and the parameters that change from tick to tick.
+//! The input of one step: a ragged batch of tokens, and the parameters that change from tick to tick.
 
 use crate::expr::Bind;
 
-/// A token's id that is not known to the host yet: the one that its sequence sampled last, on the device.
+/// Stands for a token id that the host does not know yet: the id that the sequence sampled last, which is on the device.
 pub const PENDING_TOKEN: u32 = u32::MAX;
 
-/// Words before the arrays of [`StepBatch::words`].
+/// Words of the header of [`StepBatch::words`], before the arrays.
 const HEADER: usize = 32;
 
-/// Sampling parameters of one sequence. The order in which they act: repeat penalty, temperature, top-k, top-p, min-p.
+/// Sampling parameters of one sequence. They are applied in this order: repeat penalty, temperature, top-k, top-p, min-p.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SampleParams {
     /// 0 takes the best token (greedy).
@@ -19,7 +19,7 @@ pub struct SampleParams {
     pub top_p: f32,
     /// Drop tokens less likely than `min_p` times the best one; 0 drops none.
     pub min_p: f32,
-    /// Divide the logits of tokens of the history by this where positive, multiply where negative; 1 changes nothing.
+    /// Positive logits of tokens in the history are divided by this, negative ones multiplied; 1 changes nothing.
     pub repeat_penalty: f32,
     /// Seed of the counter-based random numbers: the same seed and position give the same draw on every device.
     pub seed: u64,
@@ -42,18 +42,18 @@ pub struct SeqSpan {
     pub count: u32,
     /// Cached positions after this step.
     pub length: u32,
-    /// Page table: page of the cache that holds positions `i * page_len ..`.
+    /// Page table: entry `i` is the page of the KV cache that holds the positions from `i * page_len` on.
     pub pages: Vec<u32>,
-    /// Row of the recurrent states that is this sequence's own.
+    /// Recurrent slot of this sequence: its row in the recurrent states.
     pub slot: u32,
-    /// How the next token is chosen.
+    /// Sampling parameters for the next token.
     pub sample: SampleParams,
     /// Recent tokens, for the repeat penalty.
     pub history: Vec<u32>,
 }
 
 impl SeqSpan {
-    /// Its 16 words (see [`StepBatch::words`]); its history goes behind the others'.
+    /// The sequence's 16 words (see [`StepBatch::words`]); its history is appended to `history`.
     fn words(&self, history: &mut Vec<u32>) -> [u32; 16] {
         let (p, at) = (&self.sample, history.len() as u32);
         history.extend_from_slice(&self.history);
@@ -83,13 +83,13 @@ impl SeqSpan {
         ]
     }
 
-    /// The sequence begins in this step: its recurrent states count as zeros, whatever its slot holds.
+    /// True if the sequence begins in this step: its recurrent states count as zeros, whatever its slot contains.
     pub fn is_first_chunk(&self) -> bool {
         self.length <= self.count
     }
 }
 
-/// Cosines and sines of one rotary embedding: rotation frequencies by pair, and a factor on both.
+/// One rotary embedding: the frequency of each pair of dimensions, and a factor on cosines and sines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RopeSpec {
     /// Radians per position of each pair of dimensions.
@@ -98,7 +98,7 @@ pub struct RopeSpec {
     pub factor: f32,
 }
 
-/// The ragged batch of one step. Tokens of a sequence are adjacent rows in rising positions.
+/// The ragged batch of one step. The tokens of a sequence are adjacent rows with ascending positions.
 #[derive(Clone, Debug, Default)]
 pub struct StepBatch {
     /// Token id of each row.
@@ -111,14 +111,14 @@ pub struct StepBatch {
     pub seqs: Vec<SeqSpan>,
     /// Rows whose logits are wanted.
     pub logit_rows: Vec<u32>,
-    /// Positions in a page of the cache.
+    /// Positions in a page of the KV cache.
     pub page_len: u32,
-    /// One table per rotary embedding of the model: `[T][2][pairs]`, cosines then sines of each row.
+    /// One table for each rotary embedding of the model: `[T][2][pairs]`, for each row its cosines and then its sines.
     pub rope: Vec<Vec<f32>>,
 }
 
 impl StepBatch {
-    /// The symbols' values: tokens, sequences, longest context.
+    /// The values of the symbols: tokens, sequences, longest context.
     pub fn bind(&self) -> Bind {
         Bind {
             t: self.ids.len() as u64,
@@ -127,7 +127,7 @@ impl StepBatch {
         }
     }
 
-    /// Adds `count` tokens of a sequence at the end of the batch.
+    /// Appends tokens of a sequence to the batch, the first of them at `first_position`, and sets the span's rows and length.
     pub fn push(&mut self, ids: &[u32], first_position: u32, mut span: SeqSpan) {
         span.start = self.ids.len() as u32;
         span.count = ids.len() as u32;
@@ -146,8 +146,9 @@ impl StepBatch {
         for spec in specs {
             let n = spec.inv_freq.len();
             let mut table = vec![0f32; self.positions.len() * 2 * n];
-            // f64 for angles: positions of 100k in f32 would lose four digits. A position's angle is the sum of that of a
-            // multiple of 64 and of one of 64 more: a long prompt needs few sines, and a position's are the same in any batch.
+            // Angles are f64, since f32 would lose four digits at positions of 100k. A position is a multiple of 64 plus a
+            // rest below 64, and the sines of the sum follow from those of both: a long prompt needs few sines, and a
+            // position has the same sines in every batch.
             let turns = |p: u32| spec.inv_freq.iter().map(|&f| (p as f64 * f as f64).sin_cos()).collect::<Vec<_>>();
             let mut small: Vec<Vec<(f64, f64)>> = vec![vec![]; 64];
             let mut large = (0, turns(0));
@@ -169,18 +170,18 @@ impl StepBatch {
         }
     }
 
-    /// The batch as text kernels read it, in words of 32 bits (`codegen/cuda/batch.cuh` and `codegen/wgsl/batch.wgsl` read it):
+    /// The batch in words of 32 bits, as text kernels read it (`codegen/cuda/batch.cuh`, `codegen/wgsl/batch.wgsl`):
     ///
-    /// | word | holds |
+    /// | word | contents |
     /// |---|---|
     /// | 0–3 | T, S, L (the longest), positions in a page |
-    /// | 4–8 | where these begin: ids `[T]`, positions `[T]`, sequence of each row `[T]`, sequences `[S][16]`, pages `[S][stride]` |
-    /// | 9–12 | stride of the page table; where rows of logits `[S]` and histories begin; number of rotary tables |
-    /// | 16 + i | where rotary table i begins: f32 `[T][2][pairs]` |
+    /// | 4–8 | offsets of ids `[T]`, positions `[T]`, sequence of each row `[T]`, sequences `[S][16]`, pages `[S][stride]` |
+    /// | 9–12 | stride of the page table; offsets of the rows of logits `[S]` and of the histories; number of rotary tables |
+    /// | 16 + i | offset of rotary table i: f32 `[T][2][pairs]` |
     ///
-    /// A sequence's 16 words: start, count, length, slot, first chunk; temperature (f32), top_k, top_p (f32), min_p (f32), repeat
-    /// penalty (f32), seed (low word, high word), top; start of its history (from that of all) and length; 0. At most
-    /// 16 rotary tables.
+    /// The 16 words of a sequence: start, count, length, slot, first chunk; temperature (f32), top_k, top_p (f32), min_p (f32),
+    /// repeat penalty (f32), seed (low word, high word), top; start of its history within the histories, and its length; 0.
+    /// There are at most 16 rotary tables.
     pub fn words(&self) -> Vec<u32> {
         let stride = self.seqs.iter().map(|s| s.pages.len()).max().unwrap_or(0);
         let bind = self.bind();
@@ -209,7 +210,7 @@ impl StepBatch {
         words
     }
 
-    /// Page of the cache and offset in it of a position of a sequence.
+    /// The page of the KV cache that holds a position of a sequence, and the offset within the page.
     pub fn cache_slot(&self, seq: usize, position: u32) -> (usize, usize) {
         let page = self.seqs[seq].pages[(position / self.page_len) as usize];
         (page as usize, (position % self.page_len) as usize)

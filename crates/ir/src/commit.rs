@@ -1,20 +1,20 @@
-//! How runs are submitted to a device: which dispatches go together, and on which thread.
+//! How runs are submitted to a device: the dispatches of one submission, and the thread that encodes them.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// How the dispatches of a run are grouped into submissions. No policy waits.
+/// Commit policy: how the dispatches of a run are grouped into submissions. No policy waits for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Commit {
-    /// One submission a dispatch.
+    /// One submission for each dispatch.
     Each,
-    /// One submission for so many dispatches.
+    /// One submission for every `k` dispatches.
     Every(usize),
-    /// One submission a run, made afresh for each.
+    /// One submission for each run, encoded anew every time.
     Tick,
-    /// One submission a run: a recording that the device keeps and plays again.
+    /// One submission for each run, of a recording that the device keeps and replays (a CUDA graph).
     Replay,
 }
 
@@ -28,7 +28,7 @@ impl Commit {
         }
     }
 
-    /// Submissions of a run of so many dispatches; a run of none is one too.
+    /// Number of submissions of a run with this many dispatches; a run without dispatches is one submission too.
     pub fn submissions(self, dispatches: usize) -> usize {
         dispatches.div_ceil(self.size()).max(1)
     }
@@ -61,20 +61,20 @@ impl FromStr for Commit {
     }
 }
 
-/// How runs are submitted. As text: the policy, with `+thread` behind it where a second thread encodes.
+/// How runs are submitted. Written as the commit policy, followed by `+thread` if a second thread encodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct SubmitMode {
-    /// Which dispatches go together.
+    /// How dispatches are grouped into submissions.
     pub commit: Commit,
     /// A second thread encodes and submits, so that [`crate::device::Device::submit`] returns at once.
     pub encode_thread: bool,
-    /// Where the recording has no stamps of its own, each submission is stamped at its begin and its end.
+    /// Each submission gets a time stamp at its beginning and its end, unless the recording has stamps of its own.
     pub timed: bool,
 }
 
 impl SubmitMode {
-    /// By this policy, on the calling thread, without stamps.
+    /// Submission by this policy, encoded on the calling thread, without time stamps.
     pub fn by(commit: Commit) -> SubmitMode {
         SubmitMode { commit, encode_thread: false, timed: false }
     }

@@ -1,7 +1,7 @@
 //! How CPU kernels see a dispatch: their operands, their work items, and their scratch memory.
 //!
-//! Kernels of other crates call these functions once for each work item or row: they are marked `inline`, since a release build
-//! inlines nothing else across crates.
+//! Kernels in other crates call these functions once for each work item or row. They are marked `inline`, since without the
+//! attribute a release build would not inline them across crates.
 
 pub mod call;
 pub mod items;

@@ -1,4 +1,4 @@
-//! What a device does: it owns memory, keeps recordings of dispatches, runs them and times them. It knows no op.
+//! The [`Device`] trait: a device owns memory, keeps recordings of dispatches, runs them and times them. It knows no op.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,52 +10,52 @@ use crate::batch::StepBatch;
 use crate::plan::Plan;
 use crate::target::Target;
 
-/// The bytes of a weight, wherever they live: mapped from the file or made at load.
+/// The bytes of a weight: mapped from the model file, or made at load where the device takes another layout.
 pub type WeightData = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
-/// What a device could not do.
+/// Why a device could not do what was asked of it.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// The plan has a row without a kernel.
+    /// The plan has a dispatch without a kernel.
     #[error("dispatch {n} ({name}) has no kernel on {device}: {why}")]
     Gap {
-        /// Dispatch of the plan.
+        /// Index of the dispatch in the plan.
         n: usize,
-        /// Name of the dispatch: the parts of the model that it computes.
+        /// Name of the dispatch: the nodes of the model definition that it computes.
         name: String,
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// The gap's reason.
+        /// Why no kernel serves this dispatch.
         why: &'static str,
     },
-    /// Memory could not be had.
+    /// An allocation failed.
     #[error("{device} cannot hold {asked} bytes of {what}")]
     Memory {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// Bytes.
+        /// Size in bytes.
         asked: u64,
-        /// For what.
+        /// Which buffer the memory is for.
         what: String,
     },
-    /// The device failed while it worked.
+    /// The device failed during a run or a copy.
     #[error("{device} failed{at}: {why}")]
     Failed {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// Where, as ` at dispatch 12 (blk.3.ffn_down)`, or nothing where that is not known.
+        /// The dispatch that failed, as ` at dispatch 12 (blk.3.ffn_down)`; empty where it is not known.
         at: String,
-        /// What it said, and what to do.
+        /// The driver's message, and what the user can do.
         why: String,
     },
-    /// The device's memory was used up while it worked.
+    /// The driver ran out of memory in a call that is not an allocation of device memory ([`DeviceError::Memory`] is).
     #[error("{device} failed{at}: {why}")]
     Full {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// Where, as in [`DeviceError::Failed`].
+        /// The dispatch that failed, as in [`DeviceError::Failed`].
         at: String,
-        /// What it said, and how much is free.
+        /// The driver's message, and how much memory is free.
         why: String,
     },
     /// A buffer is larger than what kernels of the device can bind at once.
@@ -63,11 +63,11 @@ pub enum DeviceError {
     Binding {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// For what.
+        /// Which buffer the memory is for.
         what: String,
-        /// Bytes.
+        /// Size in bytes.
         asked: u64,
-        /// Bytes that it binds at most.
+        /// The most bytes that one binding can have.
         most: u64,
     },
     /// The driver was reset: nothing works on this device any more, but the hardware may be opened again.
@@ -75,23 +75,23 @@ pub enum DeviceError {
     Reset {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// What it said.
+        /// The driver's message.
         why: String,
     },
-    /// The second thread, which encodes, cannot be had or ended.
+    /// The thread that encodes ([`SubmitMode::encode_thread`]) could not be started, or has ended.
     #[error("{device} failed: {why}")]
     EncodeThread {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// What the system said.
+        /// The operating system's message.
         why: String,
     },
-    /// A kernel failed on the device, some time before this was noticed: nothing on it can be used any more.
+    /// A kernel failed on the device. The error is noticed at a later call, and nothing on the device can be used any more.
     #[error("{device} failed: {why}")]
     Lost {
         /// Name of the device, as in plans: `cuda`.
         device: String,
-        /// What it said.
+        /// The driver's message.
         why: String,
     },
     /// The step batch does not fit the plan.
@@ -100,15 +100,16 @@ pub enum DeviceError {
     /// The device has no such submit mode; the sentence says why.
     #[error("{why}")]
     Choice {
-        /// What it has not.
+        /// The choice that the device does not support.
         what: Choice,
-        /// Why.
+        /// Why the device does not support it.
         why: &'static str,
     },
 }
 
 impl DeviceError {
-    /// The same failure at a known place, as ` at dispatch 12 (blk.3.ffn_down)`; other errors as they are.
+    /// Names the dispatch that failed, as ` at dispatch 12 (blk.3.ffn_down)`; errors without such a place are returned
+    /// unchanged.
     pub fn at(self, place: String) -> DeviceError {
         match self {
             DeviceError::Failed { device, why, .. } => DeviceError::Failed { device, at: place, why },
@@ -121,7 +122,7 @@ impl DeviceError {
 /// Submit modes that not every device has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
-    /// Any: the device runs each dispatch by itself.
+    /// Any grouping of dispatches into submissions: this device runs each dispatch by itself.
     Submission,
     /// [`Commit::Replay`].
     Replay,
@@ -129,16 +130,16 @@ pub enum Choice {
     EncodeThread,
 }
 
-/// Time that the host spent on encoding and submitting, on whatever thread, since the device was opened.
+/// Time that the host spent encoding and submitting since the device was opened, on the calling thread or the encode thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HostTime {
-    /// All of it.
+    /// All of that time.
     pub encode: Duration,
-    /// The part of each run before its first submission: the device cannot be at work on it yet.
+    /// The time before the first submission of each run, in which the device cannot work on that run yet.
     pub ahead: Duration,
 }
 
-/// What was counted while running.
+/// Counts of what ran on a device since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Dispatches run.
@@ -151,80 +152,82 @@ pub struct Counts {
     pub waits: u64,
 }
 
-/// A kept recording of a plan, as its device keeps it.
+/// The recording of a plan's dispatches, in the form in which its device keeps it: a command buffer, a graph, a list.
 pub struct Recording(pub Box<dyn Any + Send>);
 
-/// A run that was handed to a device: by it its outputs are asked for.
+/// Identifies a submitted run, so that its outputs can be asked for later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 
-/// Submissions whose outputs a device keeps, where it keeps more than the last.
+/// How many submissions' outputs a device keeps, if it keeps more than those of the last one.
 pub const RING: usize = 8;
 
-/// Words that are zero between dispatches, which every device of text kernels has: `Arg::ZeroedWorkspace`.
+/// Words of 32 bits in the zeroed workspace (`Arg::ZeroedWorkspace`), which every device of text kernels has.
 pub const ZEROED_WORKSPACE_WORDS: usize = 1 << 20;
 
-/// A device.
+/// A device that runs plans of one kernel language.
 pub trait Device: Send {
-    /// Name: `cpu`.
+    /// Name of the device, as in plans: `cpu`.
     fn name(&self) -> &str;
     /// The kernel language it runs.
     fn target(&self) -> Target;
-    /// Bytes of memory it has for weights and caches; none where it does not tell, or where weights stay in the file.
+    /// Bytes of memory for weights and caches; none where the driver does not report them, or where weights stay mapped from
+    /// the file.
     fn memory(&self) -> Option<u64>;
-    /// Takes the weights of a model, shards as weights of their own, by index. They are made while they are taken: a
-    /// device with memory of its own drops each as soon as it is copied.
+    /// Takes the weights of a model by index; each shard counts as a weight. The iterator makes every weight when it is
+    /// taken, and a device with its own memory drops the host's bytes as soon as they are copied.
     fn take_weights(&mut self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<(), DeviceError>;
-    /// As [`Device::take_weights`], of weights that are all made.
+    /// Like [`Device::take_weights`], for weights that exist already.
     fn set_weights(&mut self, weights: Vec<WeightData>) -> Result<(), DeviceError> {
         self.take_weights(&mut weights.into_iter())
     }
-    /// Makes zeroed states of the given sizes in bytes.
+    /// Allocates the states (caches and recurrent states), zeroed, of the given sizes in bytes.
     fn set_states(&mut self, bytes: &[u64]) -> Result<(), DeviceError>;
-    /// Starts a recording.
+    /// Starts a recording of dispatches of `plan`.
     fn begin(&mut self, plan: &Arc<Plan>);
-    /// Records a dispatch of the plan.
+    /// Records dispatch `n` of the plan.
     fn encode(&mut self, n: usize) -> Result<(), DeviceError>;
-    /// Records a time stamp at this place.
+    /// Records a time stamp behind the dispatches that were encoded so far.
     fn stamp(&mut self);
     /// Ends the recording.
     fn finish(&mut self) -> Recording;
-    /// Changes how runs are submitted from now on; an error where the device has no such way.
+    /// Changes how runs are submitted from now on; an error where the device does not support this mode.
     fn set_submit_mode(&mut self, how: SubmitMode) -> Result<(), DeviceError>;
-    /// Writes the parameters of the batch and hands a recording over. It may still run when this returns, and may not be
-    /// encoded yet: then what goes wrong comes back from a later call.
+    /// Writes the parameters of the batch and submits a recording. When this returns the run may be under way still, or may
+    /// not even be encoded yet: an error in it is then returned by a later call.
     fn submit(&mut self, recording: &Recording, batch: &StepBatch) -> Result<Ticket, DeviceError>;
-    /// Ticks of one recording that [`Device::submit_many`] submits in one submission: 1 where every run is one of its own.
+    /// The most ticks of one recording that [`Device::submit_many`] puts into one submission: 1 where every run is a submission
+    /// of its own.
     fn most_ticks(&self) -> usize;
-    /// Hands several runs of a recording over at once, each of which reads what the one before sampled. Their batches are of
-    /// one shape, and no more than [`Device::most_ticks`]. Gives their tickets in order.
+    /// Submits several runs of a recording at once; each run reads the tokens that the run before it sampled. The batches
+    /// have one shape, and there are at most [`Device::most_ticks`] of them. Returns their tickets in order.
     fn submit_many(&mut self, recording: &Recording, batches: &[StepBatch]) -> Result<Vec<Ticket>, DeviceError>;
-    /// Waits until everything submitted is done.
+    /// Waits until every submitted run is done.
     fn wait(&mut self) -> Result<(), DeviceError>;
-    /// Submissions worth making before the first one's output is read: 1 where [`Device::submit`] runs to the end,
-    /// at most [`RING`].
+    /// How many submissions a caller should make before it reads the output of the first: 1 where [`Device::submit`] returns
+    /// only after the run, at most [`RING`].
     fn in_flight(&self) -> usize;
     /// Time stamps of the last run, in seconds from its start, in the order of recording.
     fn stamps(&self) -> &[f64];
-    /// The numbers of an output of a run, `rows` rows of it, once it is done. The run is one of the last
+    /// Waits for a run and returns the first `rows` rows of one of its outputs. The run must be one of the last
     /// [`Device::in_flight`] submissions.
     fn output(&mut self, run: Ticket, plan: &Plan, index: usize, rows: usize) -> Result<Vec<f32>, DeviceError>;
     /// Copies a state's bytes out.
     fn read_state(&mut self, index: usize) -> Vec<u8>;
     /// Overwrites a state's bytes.
     fn write_state(&mut self, index: usize, bytes: &[u8]);
-    /// Overwrites a state with what another of the same size holds, in the order of the runs; nothing waits for it.
+    /// Copies state `from` over state `to` of the same size, ordered among the submitted runs; the host does not wait.
     fn copy_state(&mut self, from: usize, to: usize);
-    /// Counts since the start, of all runs that were waited for.
+    /// Counts since the device was opened, over all runs that were waited for.
     fn counts(&self) -> Counts;
-    /// What submitting cost the host so far, of all runs that were waited for; zero where nothing is submitted.
+    /// The host's time for encoding and submitting, over all runs that were waited for; zero where nothing is submitted.
     fn host_time(&self) -> HostTime;
 }
 
-/// What tests want of a device besides: to see whether a kernel writes where it must not.
+/// A device that can show tests whether a kernel writes where it must not.
 pub trait TestDevice: Device {
-    /// Before every run, fills slots with NaN and puts guard bytes behind each, and notes who writes where.
+    /// When on, every run starts with slots full of NaN and guard bytes behind each slot, and notes which worker writes where.
     fn set_guards(&mut self, on: bool);
-    /// The guard bytes are as they were put, and no two workers wrote to the same place in one dispatch.
+    /// True if all guard bytes are unchanged and no two workers wrote to the same place in one dispatch.
     fn guards_intact(&mut self) -> bool;
 }

@@ -1,8 +1,8 @@
 //! Sizes as expressions in the symbols of a step batch, so that one plan serves every batch of its bucket.
 //!
 //! Symbols: `T` tokens, `S` sequences, `L` context length (cached positions including the tokens of this step).
-//! [`Expr::eval`] with a [`Bind`] gives the number. Arithmetic saturates: a size that does not fit is refused by
-//! the allocation that asks for it, never wrapped.
+//! [`Expr::eval`] with a [`Bind`] gives the size. Arithmetic saturates instead of wrapping, so that an allocation of a size
+//! that does not fit 64 bits fails.
 
 use std::fmt;
 use std::ops::{Add, Mul};
@@ -14,14 +14,14 @@ pub struct Bind {
     pub t: u64,
     /// Sequences in the step.
     pub s: u64,
-    /// Positions a sequence sees at the end of the step (the longest, where they differ).
+    /// Context length at the end of the step, of the longest sequence.
     pub l: u64,
 }
 
-/// A size: a sum of products of the symbols.
+/// A size as an expression in the symbols.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Expr {
-    /// A number.
+    /// A constant.
     Const(u64),
     /// Tokens.
     T,
@@ -29,21 +29,21 @@ pub enum Expr {
     S,
     /// Context length.
     L,
-    /// Cached positions read in all, `S · min(L, window + T/S - 1)`.
+    /// Cached positions that attention reads, over all sequences: `S · min(L, window + T/S - 1)`.
     Keys(Option<u32>),
-    /// (query, key) pairs that causal attention visits in all: for each of the `T/S` tokens of a sequence that
-    /// ends at `L`, the positions up to and including its own, at most `window` of them.
+    /// (query, key) pairs that causal attention visits, over all sequences: for each of the `T/S` tokens of a sequence that
+    /// ends at `L`, the positions up to and including the token's own, at most `window` of them.
     Pairs(Option<u32>),
     /// A sum.
     Sum(Vec<Expr>),
     /// A product.
     Product(Vec<Expr>),
-    /// Division, rounded up.
+    /// Division by a constant, rounded up.
     CeilDiv(Box<Expr>, u64),
 }
 
 impl Expr {
-    /// The value under `b`.
+    /// The value for a batch of `b`; saturating.
     pub fn eval(&self, b: Bind) -> u64 {
         let per_seq = b.t.checked_div(b.s).unwrap_or(0);
         match self {
@@ -56,7 +56,8 @@ impl Expr {
                 b.s.saturating_mul(keys)
             }
             Expr::Pairs(window) => {
-                // Token i (0-based) of a sequence sees first + i positions, at most w of them.
+                // Token i (0-based) of a sequence sees min(first + i, w) positions: `ramp` sums the tokens below w, `flat` the
+                // others.
                 let first = (b.l + 1).saturating_sub(per_seq);
                 let w = window.map_or(u64::MAX, u64::from);
                 let below = per_seq.min((w.saturating_add(1)).saturating_sub(first));
@@ -70,7 +71,7 @@ impl Expr {
         }
     }
 
-    /// The expression is known without a batch.
+    /// The value, if the expression is a constant.
     pub fn constant(&self) -> Option<u64> {
         match self {
             Expr::Const(n) => Some(*n),

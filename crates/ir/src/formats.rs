@@ -1,15 +1,15 @@
 //! Quantization formats: how the elements of a tensor are stored.
 //!
-//! One folder per format (`formats/<fmt>/`). A block format says how one block becomes integer quants, scales and
-//! mins ([`block::Unpacked`]); its float values follow from that by one formula ([`block::BlockSpec::values`]), so a
-//! format has no second decoder that could drift. Kernels know three contracts, never a format by name:
+//! There is one folder for each format (`formats/<fmt>/`). A block format defines how a stored block is unpacked to integer
+//! quants, scales and mins ([`block::Unpacked`]); one formula for all formats ([`block::BlockSpec::values`]) dequantizes them,
+//! so that a format has no second implementation that could differ. Kernels know three kinds of weight, never a format by name:
 //!
 //! - floats;
-//! - groups of 16 or 32 integer quants (codebooks looked up) with a scale that is an f16, or an f16 times a small integer,
+//! - groups of 16 or 32 integer quants (or entries of a codebook) with a scale that is an f16, or an f16 times a small integer,
 //!   and a min of the same form;
-//! - the same groups with a scale of another kind ([`block::ScaleKind`]): powers of two of the MX formats, beyond f16.
+//! - the same groups with a scale of another [`block::ScaleKind`]: the powers of two of the MX formats, which f16 cannot hold.
 //!
-//! A new format is a folder, its `mod` line and its line in the `formats!` list below.
+//! A new format needs a folder, a `mod` line and a line in the `formats!` list below.
 
 mod bits;
 pub mod block;
@@ -41,7 +41,7 @@ pub mod tile;
 
 use block::{BlockSpec, FormatDef};
 
-/// The list of all formats: variant, definition, one line about it.
+/// Defines [`DType`] from the list of all formats: variant, definition, one line of documentation.
 macro_rules! formats {
     ($($variant:ident = $def:path, $doc:literal;)*) => {
         /// How the elements of a tensor are stored. Names are those of the formats in model files.

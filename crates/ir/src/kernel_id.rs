@@ -1,4 +1,4 @@
-//! The identity of a kernel: typed fields, which code compares, and one printed name, which people read.
+//! The identity of a kernel: typed fields for code to compare, and one printed name for people to read.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -15,60 +15,60 @@ pub struct KernelId {
     pub has_norm: bool,
     /// The kernel quantizes its input rows to int8 before it uses them.
     pub quantizes: bool,
-    /// What else distinguishes two kernels of one name: types, and the steps that are fused into it.
+    /// Everything else that distinguishes kernels of one name: types, and the ops fused into the kernel.
     pub variant: Vec<Cow<'static, str>>,
-    /// Tile sizes, splits and thresholds with which it was built, by name. They are no part of the printed name.
+    /// Tile sizes, splits and thresholds that the kernel was built with, by name. They are not part of the printed name.
     pub tuning: Vec<(&'static str, u64)>,
 }
 
 impl KernelId {
-    /// A kernel of an op, without prologue and variant.
+    /// A kernel of an op, without a prologue or a variant.
     pub fn new(op: &'static str, name: &'static str) -> KernelId {
         KernelId { op, name, ..KernelId::default() }
     }
 
-    /// With or without a norm in its prologue.
+    /// Sets whether the kernel's prologue norms the input rows.
     pub fn norm(mut self, has_norm: bool) -> KernelId {
         self.has_norm = has_norm;
         self
     }
 
-    /// With or without the quantization of its input rows in its prologue.
+    /// Sets whether the kernel's prologue quantizes the input rows to int8.
     pub fn quantizing(mut self, quantizes: bool) -> KernelId {
         self.quantizes = quantizes;
         self
     }
 
-    /// Adds a part of the variant.
+    /// Adds one part of the variant, such as `int8`.
     pub fn variant(mut self, part: impl Into<Cow<'static, str>>) -> KernelId {
         self.variant.push(part.into());
         self
     }
 
-    /// Adds the parts of a variant that are written with `+` between them.
+    /// Adds several parts of the variant, separated by `+`.
     pub fn variants(mut self, parts: &'static str) -> KernelId {
         self.variant.extend(parts.split('+').map(Cow::Borrowed));
         self
     }
 
-    /// Adds a tile size, a split or a threshold.
+    /// Adds a tile size, a number of splits or a threshold, by name.
     pub fn tuned(mut self, name: &'static str, value: impl TryInto<u64>) -> KernelId {
         self.tuning.push((name, value.try_into().unwrap_or(u64::MAX)));
         self
     }
 
-    /// True for the kernel of this name of this op.
+    /// True if this is the kernel `name` of `op`.
     pub fn is(&self, op: &str, name: &str) -> bool {
         self.op == op && self.name == name
     }
 
-    /// True if one part of the variant is this.
+    /// True if the variant has this part.
     pub fn has(&self, part: &str) -> bool {
         self.variant.iter().any(|p| p == part)
     }
 }
 
-/// `op/name`, or `op/name.part+part`, of a kernel whose prologue does nothing.
+/// Reads `op/name` or `op/name.part+part`: a kernel without a prologue.
 impl From<&'static str> for KernelId {
     fn from(text: &'static str) -> KernelId {
         let (op, rest) = text.split_once('/').unwrap_or((text, ""));

@@ -1,8 +1,9 @@
-//! What every device depends on, and all that a device can see: tensors and their signatures, quantization formats, the
-//! batch of a step, the launch IR, the plan, and the [`device::Device`] trait. Vector kernels of the CPU ([`simd`]) and the
-//! view that CPU kernels have of memory ([`cpu`]) are here too, since the launch IR holds CPU kernels as functions.
+//! The interface between the compiler and the devices: tensors and their signatures, quantization formats, the batch of a
+//! step, the launch IR, the plan, and the [`device::Device`] trait. A device depends on this crate alone. The CPU's vector
+//! kernels ([`simd`]) and the view of memory that CPU kernels have ([`cpu`]) are here too, since the launch IR holds CPU
+//! kernels as functions.
 //!
-//! Nothing here knows an op.
+//! No module here knows an op.
 
 pub mod batch;
 pub mod commit;

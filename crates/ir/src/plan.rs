@@ -1,4 +1,5 @@
-//! The plan: the ordered list of dispatches. The same list is explained, counted, run, profiled and compared.
+//! The plan: the ordered list of dispatches of one step. The same list is explained, counted, run, profiled and compared, so
+//! that a printed plan is the plan that runs.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,14 +18,14 @@ use crate::tensor::Sig;
 mod barriers;
 pub mod text;
 
-/// A place where a rule fitted but the device has no kernel for what it would make.
+/// A site where a rule matched, but the device has no kernel for the op that the rule would make.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
-    /// The rule.
+    /// Name of the rule.
     pub rule: &'static str,
-    /// The node it would have made.
+    /// Name of the node that the rule would have made.
     pub at: String,
-    /// The device's reason.
+    /// Why the device has no kernel for that op.
     pub why: String,
 }
 
@@ -37,38 +38,39 @@ pub struct Rejected {
     pub reason: &'static str,
 }
 
-/// Operand of a dispatch.
+/// Where an operand of a dispatch lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufRef {
-    /// A weight, by its index in the model's list, or a shard of one: shards follow one another in that list.
+    /// A weight or a shard of one, by index in the model's list of weights, in which the shards of a weight are adjacent.
     Weight(usize),
     /// A state, by its index in the engine's list.
     State(usize),
     /// A slot of the plan.
     Slot(usize),
-    /// The words of the step batch.
+    /// The words of the step batch ([`crate::batch::StepBatch::words`]).
     Batch,
     /// The last sampled id of each sequence.
     PendingTokens,
-    /// Words that are zero between dispatches.
+    /// The zeroed workspace: words that are zero between dispatches (split-K semaphores and partials).
     ZeroedWorkspace,
 }
 
-/// What an operand of a dispatch is, apart from where it lies: predictions and questions about merging read it.
+/// Identity, signature and size of a dispatch's operand, apart from where it lies in memory. Predictions and the question
+/// whether dispatches could be merged need these.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operand {
-    /// The value, by its id in the graph that was lowered, or the scratch buffer, by its number.
+    /// Which operand it is.
     pub what: OperandId,
-    /// Its shape and type; none for scratch.
+    /// Shape and element type; none for scratch.
     pub sig: Option<Sig>,
-    /// Its bytes; of a state, those of one page row of zero rows: see the cost of the dispatch instead.
+    /// Size in bytes. A state's signature has no rows, so its size is zero here; [`Dispatch::cost`] has the bytes it moves.
     pub bytes: Expr,
-    /// This dispatch makes it (of scratch: is the first to touch it).
+    /// This dispatch makes the value; for scratch: this dispatch is the first to touch it.
     pub is_written: bool,
 }
 
 impl Operand {
-    /// An operand that is no value of the graph.
+    /// An operand that is no value of the graph, and so has no signature.
     pub fn outside(what: OperandId, bytes: Expr, is_written: bool) -> Operand {
         Operand { what, sig: None, bytes, is_written }
     }
@@ -77,44 +79,44 @@ impl Operand {
 /// Identity of an operand within its plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum OperandId {
-    /// A value of the graph; each version of a state is a value of its own.
+    /// A value, by its id in the graph that was lowered; each version of a state is a value of its own.
     Value(usize),
-    /// Scratch of one op's steps.
+    /// Scratch memory that the launches of one op share.
     Scratch(usize),
-    /// The words of the step batch.
+    /// The words of the step batch ([`crate::batch::StepBatch::words`]).
     Batch,
     /// The last sampled id of each sequence.
     PendingTokens,
-    /// Words that are zero between dispatches.
+    /// The zeroed workspace: words that are zero between dispatches (split-K semaphores and partials).
     ZeroedWorkspace,
 }
 
-/// One row of a plan: one launch.
+/// One entry of a plan: one kernel launch, fork–join on the CPU, or library call.
 #[derive(Clone)]
 pub struct Dispatch {
-    /// Name: the parts of the model definition it computes.
+    /// Name: the nodes of the model definition that it computes.
     pub name: String,
-    /// Op it came from.
+    /// Name of the op that was lowered to it.
     pub op: &'static str,
-    /// Device it runs on.
+    /// Name of the device that it runs on.
     pub device: String,
     /// Kernel and variant; none for a gap.
     pub kernel: Option<KernelId>,
-    /// Its code; none for a gap.
+    /// CPU function, kernel text or library call; none for a gap.
     pub code: Option<Code>,
-    /// Operands: where they lie.
+    /// The operands' memory, in the order in which the kernel binds them.
     pub args: Vec<BufRef>,
-    /// Operands: what they are, in the same order.
+    /// The operands' identities and shapes, in the same order as `args`.
     pub operands: Vec<Operand>,
-    /// Work items.
+    /// Work items: on a GPU the thread blocks or workgroups, on the CPU the items that workers take.
     pub grid: Expr,
-    /// Smallest number of items for one worker at a time.
+    /// The fewest items that a CPU worker takes at a time.
     pub grain: usize,
-    /// What it moves and computes.
+    /// Bytes moved and operations computed.
     pub cost: Cost,
-    /// Waits of all workers inside the kernel.
+    /// Grid-wide synchronizations inside the kernel.
     pub grid_syncs: u32,
-    /// Why there is no kernel.
+    /// Why there is no kernel; none where there is one.
     pub gap: Option<&'static str>,
     /// The faster kernels that were considered first, in order of preference, and why each was not taken.
     pub rejected: Arc<[Rejected]>,
@@ -123,44 +125,44 @@ pub struct Dispatch {
 /// The ordered list of dispatches of one step.
 #[derive(Clone)]
 pub struct Plan {
-    /// For whom it is.
+    /// The batch shape, precision and target that the plan was lowered for.
     pub ctx: LoweringContext,
-    /// The rows.
+    /// The dispatches in the order in which they run.
     pub dispatches: Vec<Dispatch>,
-    /// Bytes of each slot.
+    /// Size in bytes of each slot.
     pub slots: Vec<Expr>,
-    /// Slots of the graph's outputs, with the elements in a row of each.
+    /// For each output of the graph its slot and the number of elements in a row.
     pub outputs: Vec<(usize, usize)>,
     /// Rotary tables that the batch must hold.
     pub ropes: Vec<RopeSpec>,
-    /// Nodes of the graph before any rule, by ggml's names.
+    /// Number of nodes of the graph before any rule fired, by ggml's names of ops.
     pub nodes_by_op: BTreeMap<String, u64>,
-    /// Nodes that make and move no element in any batch.
+    /// Nodes that neither compute nor move an element in any batch, such as a reshape.
     pub nodes_empty: u64,
-    /// Rules and how often each fired.
+    /// Each rule's name and how often it fired.
     pub fired: Vec<(&'static str, usize)>,
-    /// Rules refused by the device.
+    /// Sites at which a rule was refused because the device has no kernel.
     pub refused: Vec<Refusal>,
-    /// Bytes of weights held in a second layout beside the file's.
+    /// Bytes of weights that are held in another layout besides the file's.
     pub repacked_bytes: u64,
 }
 
 /// Counts of a plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Ledger {
-    /// Ops of the model definition.
+    /// Nodes of the model definition's graph.
     pub nodes: u64,
-    /// Those that do something.
+    /// Ops that compute or move at least one element.
     pub nodes_nonempty: u64,
-    /// Ops by ggml's names.
+    /// Ops of the model definition by ggml's op names.
     pub nodes_by_op: BTreeMap<String, u64>,
     /// Dispatches of the plan.
     pub dispatches: u64,
-    /// Rows by op.
+    /// Dispatches by the op that they were lowered from.
     pub dispatches_by_op: BTreeMap<String, u64>,
-    /// Waits of all workers inside kernels.
+    /// Grid-wide synchronizations inside kernels.
     pub grid_syncs: u64,
-    /// Waits between dispatches ([`Plan::barriers`]).
+    /// Barriers between dispatches ([`Plan::barriers`]).
     pub barriers: u64,
     /// Submissions to a device, by the commit policy that was asked for.
     pub commits: u64,
@@ -170,37 +172,37 @@ pub struct Ledger {
     pub copies: u64,
     /// Dispatches whose code is not of the plan's target.
     pub off_device: u64,
-    /// Rows without a kernel.
+    /// Dispatches without a kernel.
     pub gaps: u64,
     /// Bytes read.
     pub bytes_read: u64,
     /// Bytes written.
     pub bytes_written: u64,
-    /// Operations.
+    /// Arithmetic operations, two per multiply-add.
     pub flops: u64,
-    /// Bytes of weights held in a second layout.
+    /// Bytes of weights that are held in another layout besides the file's.
     pub repacked_bytes: u64,
 }
 
 impl Dispatch {
-    /// The kernel's printed name; empty where there is none.
+    /// The printed name of the kernel; empty for a gap.
     pub fn kernel_name(&self) -> String {
         self.kernel.as_ref().map_or_else(String::new, KernelId::to_string)
     }
 
-    /// True if its kernel is the one of this name of its op.
+    /// True if the dispatch runs the kernel of this name.
     pub fn runs(&self, name: &str) -> bool {
         self.kernel.as_ref().is_some_and(|k| k.name == name)
     }
 }
 
 impl Plan {
-    /// The counts of a run that is one submission, with sizes for a batch of `bind`.
+    /// The counts of a run that is one submission, with the sizes of a batch of `bind`.
     pub fn ledger(&self, bind: Bind) -> Ledger {
         self.ledger_by(bind, Commit::Tick)
     }
 
-    /// The counts of a run whose dispatches are submitted by this policy, with sizes for a batch of `bind`.
+    /// The counts of a run whose dispatches are submitted by this policy, with the sizes of a batch of `bind`.
     pub fn ledger_by(&self, bind: Bind, commit: Commit) -> Ledger {
         let nodes: u64 = self.nodes_by_op.values().sum();
         let mut l = Ledger {
@@ -226,7 +228,7 @@ impl Plan {
         l
     }
 
-    /// The code of the dispatch is of the plan's target; one without a kernel is nowhere else either.
+    /// True if the dispatch's code is of the plan's target. A gap counts as on the device: it runs nowhere else.
     fn is_on_device(&self, d: &Dispatch) -> bool {
         match (&d.code, self.ctx.target) {
             (None, _) => true,
@@ -236,12 +238,12 @@ impl Plan {
         }
     }
 
-    /// Rows without a kernel: such a plan cannot run.
+    /// Dispatches without a kernel, with their indices. A plan that has any cannot run.
     pub fn gaps(&self) -> impl Iterator<Item = (usize, &Dispatch)> {
         self.dispatches.iter().enumerate().filter(|(_, d)| d.gap.is_some())
     }
 
-    /// Bytes of each slot for a batch of `bind`.
+    /// Size in bytes of each slot for a batch of `bind`.
     pub fn slot_bytes(&self, bind: Bind) -> Vec<u64> {
         self.slots.iter().map(|e| e.eval(bind)).collect()
     }

@@ -1,16 +1,16 @@
-//! Vector kernels of the CPU, one table of functions per instruction set.
+//! Vector kernels of the CPU, one table of functions for each instruction set.
 //!
-//! [`simd`] hands out a [`Simd`] only where the processor has what its functions need; the functions themselves are
-//! safe: each checks the lengths of its slices first. This module and the memory-map readers are the only places
-//! with `unsafe`.
+//! [`simd`] returns a [`Simd`] only if the processor supports the instructions of its functions. The functions
+//! themselves are safe, since each checks the lengths of its slices first. This module and the memory-map readers are the
+//! only places with `unsafe`.
 //!
-//! Two contracts, as everywhere: quantized weights in tiles ([`crate::formats::tile`]) times activations quantized to
-//! 8 bits ([`q8`]), with exact integer sums per scale group that are equal on every instruction set and scales of either
-//! kind ([`crate::formats::block::ScaleKind`]); and floats
-//! (F32, F16, BF16) times f32 activations, accumulated in f32. What is the same on all sets is written once, over
-//! a small vector type ([`lanes`]) or as loops the compiler vectorises per set ([`map`]).
+//! There are two kinds of matrix product. Quantized weights in tiles ([`crate::formats::tile`]) are multiplied with
+//! activations quantized to int8 ([`q8`]): the integer sums of each scale group are exact and equal on every instruction
+//! set, and scales may be of either [`crate::formats::block::ScaleKind`]. Float weights (F32, F16, BF16) are multiplied with
+//! f32 activations and accumulated in f32. Code that is the same on all instruction sets is written once, over a small
+//! vector type ([`lanes`]) or as loops that the compiler vectorizes for each set ([`map`]).
 
-// Kernels walk several arrays in step: an index says that more plainly than nested zips do.
+// Kernels walk several arrays in lockstep, which an index expresses more plainly than nested zips.
 #![allow(clippy::needless_range_loop)]
 
 mod floats;
@@ -39,19 +39,19 @@ use crate::formats::tile::TileLayout;
 pub use floats::{DotRows, FloatKind, Mix};
 pub use q8::{Q8Rows, q8_row_bytes};
 
-/// An instruction set that has its own table of kernels, weakest first.
+/// The instruction sets that have their own tables of kernels, weakest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
-    /// No more than the target guarantees; every processor.
+    /// Only the instructions that the compilation target guarantees: runs on every processor.
     Portable,
     /// x86-64 with AVX2, FMA and F16C.
     Avx2,
-    /// x86-64 with AVX-512 F, BW, VL, DQ and VNNI (and what [`Isa::Avx2`] needs).
+    /// x86-64 with AVX-512 F, BW, VL, DQ and VNNI, and the extensions of [`Isa::Avx2`].
     Avx512,
 }
 
 impl Isa {
-    /// Name as users write it.
+    /// Name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Isa::Portable => "portable",
@@ -60,12 +60,12 @@ impl Isa {
         }
     }
 
-    /// The strongest set this processor has.
+    /// The strongest instruction set that this processor supports.
     pub fn detect() -> Isa {
         Isa::available().last().copied().unwrap_or(Isa::Portable)
     }
 
-    /// All sets this processor has, weakest first; [`Isa::Portable`] is always there.
+    /// All instruction sets that this processor supports, weakest first; [`Isa::Portable`] is always among them.
     pub fn available() -> &'static [Isa] {
         const ALL: [Isa; 3] = [Isa::Portable, Isa::Avx2, Isa::Avx512];
         let count = if !has_avx2() {
@@ -106,7 +106,7 @@ fn has_avx512() -> bool {
 }
 
 impl Simd {
-    /// Name of the instruction set as users write it.
+    /// Name of the instruction set on the command line.
     pub fn name(&self) -> &'static str {
         self.isa.name()
     }
@@ -114,7 +114,7 @@ impl Simd {
 
 /// Quantizes activations; see [`Simd::quantize_q8`].
 pub type QuantizeQ8 = fn(&[f32], &mut [u8]);
-/// Rows of a tile times tokens; see [`Simd::dot_tile`].
+/// The 16 rows of a tile times the activations of some tokens; see [`Simd::dot_tile`].
 pub type DotTile = fn(&TileLayout, &[u8], &[u8], usize, &mut [[f32; 16]]);
 /// Dot products of packed rows with one query; see [`Simd::scores`].
 pub type Scores = fn(FloatKind, &[u8], usize, usize, &[f32], f32, &mut [f32]);
@@ -122,20 +122,20 @@ pub type Scores = fn(FloatKind, &[u8], usize, usize, &[f32], f32, &mut [f32]);
 pub type Mix1 = fn(FloatKind, &[u8], usize, usize, &[f32], &mut [f32]);
 /// Root-mean-square norm of a row; see [`Simd::rms_norm`].
 pub type RmsNorm = fn(&[f32], Option<&[f32]>, f32, &mut [f32]);
-/// A map in place.
+/// An elementwise function, in place.
 pub type Map = fn(&mut [f32]);
-/// A map of two inputs.
+/// An elementwise function of two inputs: `(a, b, out)`.
 pub type Zip = fn(&[f32], &[f32], &mut [f32]);
 
-/// The kernels of one instruction set. All panic, with a message, where slices do not fit together.
+/// The kernels of one instruction set. All of them panic, with a message, if the lengths of their slices do not match.
 pub struct Simd {
     /// The instruction set.
     pub isa: Isa,
-    /// `quantize_q8(x, out)`: one row of activations to [`q8`]'s layout. `x.len()` is a multiple of 32, `out` is
-    /// [`q8_row_bytes`] long. The bits are the same on every instruction set.
+    /// `quantize_q8(x, out)`: activation quantization of one row to int8 in the layout of [`q8`]. `x.len()` is a multiple of
+    /// 32, `out` is [`q8_row_bytes`] long. The result is bitwise the same on every instruction set.
     pub quantize_q8: QuantizeQ8,
-    /// `dot_tile(layout, tile, acts, n, out)`: `out[t][r]` = row `r` of the tile · token `t`, for `n` quantized rows
-    /// that follow each other in `acts` ([`q8_row_bytes`] apart). Overwrites `out[..n]`.
+    /// `dot_tile(layout, tile, acts, n, out)`: `out[t][r]` = row `r` of the tile · token `t`, for the `n` quantized rows
+    /// in `acts`, which are [`q8_row_bytes`] apart. Overwrites `out[..n]`.
     pub dot_tile: DotTile,
     /// `dot_rows(operands, out, out_stride)`: `out[t * out_stride + r]` = row `r` · token `t`, in f32.
     pub dot_rows: fn(&DotRows, &mut [f32], usize),
@@ -146,14 +146,14 @@ pub struct Simd {
     /// `mix1(kind, v_rows, n, dim, p, out)`: `out[j] += sum_i p[i] * v[i][j]` for `n` packed rows of `dim`.
     pub mix1: Mix1,
     /// `transpose(kind, rows, n, dim, out, out_stride)`: `out[j * out_stride + i] = rows[i][j]`, converted to f32:
-    /// keys turned so that [`Simd::mix`] makes the scores of many queries.
+    /// transposed keys, with which [`Simd::mix`] computes the attention scores of many queries.
     pub transpose: fn(FloatKind, &[u8], usize, usize, &mut [f32], usize),
     /// `rms_norm(x, weight, eps, out)`: `x / sqrt(mean(x^2) + eps)`, times `weight` if there is one.
     pub rms_norm: RmsNorm,
-    /// `softmax_exp(x, max)`: `x = exp(x - max)` in place, returns the sum. `max` is the largest of `x`; with
-    /// `max = -inf` (all masked) everything becomes 0.
+    /// `softmax_exp(x, max)`: `x = exp(x - max)` in place, returns the sum. `max` is the largest element of `x`; with
+    /// `max = -inf` (all masked) every element becomes 0.
     pub softmax_exp: fn(&mut [f32], f32) -> f32,
-    /// Largest of `x`, `-inf` if empty. NaN is passed over.
+    /// Largest element of `x`, `-inf` if empty. NaNs are ignored.
     pub max: fn(&[f32]) -> f32,
     /// `silu_mul(g, u, out)`: `out = silu(g) * u`.
     pub silu_mul: Zip,
@@ -175,11 +175,11 @@ pub struct Simd {
     pub sigmoid: Map,
     /// Hyperbolic tangent in place.
     pub tanh: Map,
-    /// Rounds to IEEE half, ties to even.
+    /// Rounds f32 to f16, ties to even.
     pub f32_to_f16: fn(&[f32], &mut [u16]),
-    /// Widens IEEE half, exactly.
+    /// Converts f16 to f32, exactly.
     pub f16_to_f32: fn(&[u16], &mut [f32]),
-    /// Widens bfloat16, exactly.
+    /// Converts bfloat16 to f32, exactly.
     pub bf16_to_f32: fn(&[u16], &mut [f32]),
 }
 
@@ -200,8 +200,9 @@ pub fn simd(isa: Isa) -> &'static Simd {
     }
 }
 
-/// One table: every generic kernel compiled for one instruction set. `$features` are attributes that say what the
-/// compiler may use; `$lanes` is the vector type; `$tile` and `$quantize` the modules with the integer kernels.
+/// Makes one table: every generic kernel compiled for one instruction set. `$features` are the attributes with the
+/// target features that the compiler may use; `$lanes` is the vector type; `$tile` and `$quantize` are the modules with
+/// the integer kernels.
 macro_rules! simd_table {
     ($module:ident, $isa:expr, $lanes:ty, $tile:ident, $quantize:ident, $features:tt) => {
         mod $module {
@@ -240,17 +241,17 @@ macro_rules! simd_table {
     ($isa:expr, $features:tt,
         $($name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {
         $(simd_table!(@entry $features $name($($arg: $ty),*) $(-> $ret)? = $body);)*
-        /// Handed out by [`simd`] alone, after detection.
+        /// Only [`simd`] returns this table, after it has detected the features.
         pub(super) static TABLE: Simd = Simd { isa: $isa, $($name),* };
     };
     (@entry [$($features:meta),*] $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr) => {
         fn $name($($arg: $ty),*) $(-> $ret)? {
             $(#[$features])*
             unsafe fn with_features($($arg: $ty),*) $(-> $ret)? {
-                // SAFETY: the caller vouches for the features; the body checks its slices.
+                // SAFETY: the caller guarantees the features; the body checks its slices.
                 unsafe { $body($($arg),*) }
             }
-            // SAFETY: reachable only through `TABLE`, which `simd` hands out where the processor has the features.
+            // SAFETY: reachable only through `TABLE`, which `simd` returns only where the processor has the features.
             unsafe { with_features($($arg),*) }
         }
     };

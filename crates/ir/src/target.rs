@@ -1,5 +1,5 @@
-//! Where a plan runs: the kernel language with the capabilities of its device, the row bucket, and the precision of
-//! activations. Everything here is plain data that plans are keyed by.
+//! The target of a plan: the kernel language with the capabilities of its device, the row bucket, and the precision of
+//! activations. These are plain data, by which plans are keyed.
 
 use crate::simd::Isa;
 
@@ -27,7 +27,8 @@ impl RowBucket {
         }
     }
 
-    /// At most eight rows: every worker can redo the work on the rows rather than wait for it.
+    /// True for at most eight rows. Preparing so few rows (norm, activation quantization) is cheap, so every worker does it for
+    /// itself rather than wait for another's result.
     pub fn is_small(self) -> bool {
         self <= RowBucket::R2To8
     }
@@ -43,7 +44,8 @@ impl RowBucket {
     }
 }
 
-/// How far activations may be rounded where they meet weights; the compiler's `precision` says what that makes of each.
+/// The type to which activations may be rounded before a matrix product. The compiler's `precision` derives the type for
+/// each weight format from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Compute {
     /// f32.
@@ -61,19 +63,19 @@ pub enum Compute {
 pub enum Target {
     /// Rust on the CPU, with the instruction set of its kernels.
     Cpu(Isa),
-    /// CUDA C++, for a device that can do this.
+    /// CUDA C++, with the capabilities of the GPU.
     Cuda(CudaCaps),
-    /// WGSL, for a device that can do this.
+    /// WGSL, with the capabilities of the adapter.
     Wgsl(WgslCaps),
 }
 
 impl Target {
-    /// Kernels are text that a device compiles.
+    /// True if kernels are source text that the device compiles.
     pub fn is_text(self) -> bool {
         !matches!(self, Target::Cpu(_))
     }
 
-    /// Bytes of a weight that a kernel can bind at once: a larger one lies in shards ([`Sig::shards`]).
+    /// The most bytes of a weight in one binding: a larger weight is cut into shards ([`Sig::shards`]).
     pub fn binding_bytes(self) -> u64 {
         match self {
             Target::Wgsl(caps) => caps.binding_bytes,
@@ -81,64 +83,64 @@ impl Target {
         }
     }
 
-    /// Rows of one step at most: a longer prompt runs in chunks. A GPU wants more of them to be busy.
+    /// The most rows of one step: a longer prompt runs in chunks. A GPU needs more rows than a CPU to be fully occupied.
     pub fn step_rows(self) -> usize {
         match self {
             Target::Cpu(_) => 512,
             Target::Cuda(_) => 2048,
-            // Values of wide layers must fit a binding.
+            // The activations of wide layers must fit one binding.
             Target::Wgsl(caps) if caps.binding_bytes < 256 << 20 => 1024,
             Target::Wgsl(_) => 2048,
         }
     }
 }
 
-/// What kernels may know of an NVIDIA GPU.
+/// Capabilities of an NVIDIA GPU that kernels depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CudaCaps {
     /// Compute capability: 90 for 9.0.
     pub sm: u32,
-    /// SMs.
+    /// Number of SMs.
     pub sms: u32,
     /// Bytes of dynamic shared memory that a block may ask for.
     pub shared: u32,
-    /// cuBLASLt can be called.
+    /// True if cuBLASLt can be called.
     pub lt: bool,
 }
 
 impl Default for CudaCaps {
-    /// An H200, for plans without a device.
+    /// The capabilities of an H200, for plans that are made without a device.
     fn default() -> Self {
         CudaCaps { sm: 90, sms: 132, shared: 227 * 1024, lt: true }
     }
 }
 
-/// What kernels may use of a wgpu adapter.
+/// Capabilities of a wgpu adapter that kernels depend on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct WgslCaps {
-    /// Arithmetic in f16.
+    /// f16 arithmetic is supported.
     pub f16: bool,
-    /// Least and largest size of a subgroup, where there are subgroups.
+    /// Smallest and largest subgroup size; none where subgroups are not supported.
     pub subgroups: Option<(u32, u32)>,
-    /// Dot products of four int8.
+    /// Dot products of four packed int8 (`dot4I8Packed`) are supported.
     pub dot4: bool,
-    /// Side of the tiles of cooperative matrices: 8, 16, or 0 where there are none.
+    /// Rows and columns of a cooperative matrix: 8 or 16; 0 where they are not supported.
     pub coop: u32,
-    /// Bytes of workgroup memory.
+    /// Bytes of workgroup memory that a workgroup may use.
     pub workgroup_bytes: u32,
-    /// Invocations of a workgroup.
+    /// The most invocations of a workgroup.
     pub invocations: u32,
-    /// Bytes of a weight that one buffer has and one binding takes, at most 1 GiB.
+    /// The most bytes of a weight in one buffer and one binding, at most 1 GiB.
     pub binding_bytes: u64,
 }
 
 impl WgslCaps {
-    /// Bytes of a buffer of weights at most, whatever an adapter offers.
+    /// The most bytes of a weight buffer, even if the adapter allows more.
     pub const MAX_SHARD: u64 = 1 << 30;
 }
 
 impl Default for WgslCaps {
-    /// What nearly every adapter of recent years offers, for plans without a device.
+    /// Capabilities of nearly every recent adapter, for plans that are made without a device.
     fn default() -> Self {
         WgslCaps {
             f16: true,

@@ -1,54 +1,55 @@
-//! What is known of a tensor before it exists: rows, width, type, and where it lives.
+//! Signatures of tensors: rows, width, element type, and the role that decides where a tensor's memory lies.
 
 use crate::expr::Expr;
 use crate::formats::DType;
 use crate::formats::planes::Planes;
 use crate::formats::tile::TileLayout;
 
-/// Signature of a value: `rows × width` numbers of a type, row by row. Weights are `rows × k`, k innermost.
+/// Signature of a value: `rows × width` elements of one type, row-major. A weight is `rows × k`, with k innermost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sig {
     /// Rows; symbolic for activations.
     pub rows: Expr,
     /// Elements in a row.
     pub width: usize,
-    /// How a number is stored.
+    /// Type or quantization format of the elements.
     pub dtype: DType,
     /// Weight, state or activation.
     pub role: Role,
 }
 
-/// What a value is for, which decides who owns its memory.
+/// The role of a value, which decides who owns its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Read-only, from the model file.
     Weight(Layout),
-    /// Kept from step to step by the engine (a key/value cache).
+    /// A paged KV cache, which the engine keeps from step to step.
     State(Cache),
-    /// Kept from step to step by the engine, one row of `width` f32 per sequence: `[recurrent slot][width]`. A
-    /// sequence that begins in a step reads it as zeros.
+    /// A recurrent state, which the engine keeps from step to step: `[recurrent slot][width]` in f32, one slot for each
+    /// sequence. In its first chunk a sequence reads it as zeros.
     Recurrent,
-    /// Made and read within a step: lives in a slot.
+    /// An activation, made and read within a step: its memory is a slot.
     Slot,
-    /// As `Slot`, in 16 bits (f16 or bf16) and MMA fragment layout for the one matmul that reads it. Each eight rows × 128 columns
-    /// are 2 KB: 16-byte vectors `[4 groups of eight columns][8 rows][4 blocks of 32 columns]`, the eight elements of a vector as
-    /// the pairs (0, 4), (1, 5), (2, 6), (3, 7). Rows are padded to a multiple of eight, with undefined contents, and columns to a
+    /// An activation in a slot, in 16 bits (f16 or bf16) and in the MMA fragment layout of the one matmul that reads it.
+    /// Each block of eight rows × 128 columns is 2 KB of 16-byte vectors
+    /// `[4 groups of eight columns][8 rows][4 blocks of 32 columns]`; the eight elements of a vector are ordered as the pairs
+    /// (0, 4), (1, 5), (2, 6), (3, 7). Rows are padded to a multiple of eight, with undefined contents, and columns to a
     /// multiple of 128.
     MmaFragment,
 }
 
-/// How a weight lies in memory. One layout per weight and device, shared by all plans.
+/// Memory layout of a weight. A weight has one layout on a device, which all plans share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// As in the model file.
+    /// The layout of the model file.
     Stored,
     /// Tiles of 16 interleaved rows (`formats::tile`).
     Tile16,
-    /// Quants, scales and mins apart (`formats::planes`).
+    /// Quants, scales and mins in separate planes (`formats::planes`).
     Planes,
 }
 
-/// Shape of a paged cache: `[page][head][position][dim]`.
+/// Shape of a paged KV cache: `[page][head][position][dim]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// Key/value heads.
@@ -57,10 +58,10 @@ pub struct Cache {
     pub dim: usize,
 }
 
-/// Rows and columns of which an activation in fragment layout holds a multiple.
+/// Rows and columns to whose multiples an activation in MMA fragment layout is padded.
 const FRAGMENT: (u64, usize) = (8, 128);
 
-/// Shards of a weight have a multiple of so many rows, but for the last.
+/// Every shard of a weight but the last has a multiple of this many rows.
 pub const SHARD_ROWS: u64 = 16;
 
 impl Sig {
@@ -69,7 +70,7 @@ impl Sig {
         Sig { rows, width, dtype: DType::F32, role: Role::Slot }
     }
 
-    /// This activation in MMA fragment layout of a 16-bit type ([`Role::MmaFragment`]).
+    /// This activation with elements of the 16-bit type `dtype`, in MMA fragment layout ([`Role::MmaFragment`]).
     pub fn as_mma_fragment(&self, dtype: DType) -> Sig {
         Sig { dtype, role: Role::MmaFragment, ..self.clone() }
     }
@@ -79,22 +80,22 @@ impl Sig {
         Sig { rows: rows.into(), width, dtype, role: Role::Weight(Layout::Stored) }
     }
 
-    /// A cache; its rows are pages whose number the engine chooses.
+    /// A KV cache. `rows` is 0: the engine chooses the number of pages.
     pub fn state(cache: Cache, dtype: DType) -> Sig {
         Sig { rows: Expr::Const(0), width: cache.heads * cache.dim, dtype, role: Role::State(cache) }
     }
 
-    /// A recurrent state of `width` numbers a sequence; its rows are the engine's recurrent slots.
+    /// A recurrent state of `width` elements for each sequence. `rows` is 0: the engine chooses the number of recurrent slots.
     pub fn recurrent(width: usize) -> Sig {
         Sig { rows: Expr::Const(0), width, dtype: DType::F32, role: Role::Recurrent }
     }
 
-    /// Bytes of one row, in the stored layout.
+    /// Bytes of one row in the stored layout.
     pub fn row_bytes(&self) -> usize {
         self.dtype.row_bytes(self.width).unwrap_or(self.width * 4)
     }
 
-    /// Bytes in all, in the layout it has.
+    /// Bytes of the whole tensor in its layout, padding included.
     pub fn bytes(&self) -> Expr {
         match (self.role, self.rows.constant()) {
             (Role::Weight(Layout::Tile16), Some(rows)) => match tile_layout(self.dtype, self.width) {
@@ -114,8 +115,8 @@ impl Sig {
         }
     }
 
-    /// A weight cut into shards of at most `limit` bytes: ranges of its rows, equally long but for the last, each laid out
-    /// for itself. One shard where it fits, or where not even [`SHARD_ROWS`] rows do.
+    /// Cuts a weight into shards of at most `limit` bytes: ranges of rows, of equal length except the last, each with a layout
+    /// of its own. Returns the whole weight where it fits, or where not even [`SHARD_ROWS`] rows fit.
     pub fn shards(&self, limit: u64) -> Vec<Sig> {
         let part = |rows: u64| Sig { rows: rows.into(), ..self.clone() };
         let fits = |rows: u64| part(rows).bytes().constant().is_none_or(|bytes| bytes <= limit);
@@ -135,7 +136,7 @@ impl Sig {
         matches!(self.role, Role::Weight(_))
     }
 
-    /// The layout, if this is a weight.
+    /// The layout of a weight; [`Layout::Stored`] for other values.
     pub fn layout(&self) -> Layout {
         match self.role {
             Role::Weight(l) => l,
@@ -148,12 +149,12 @@ impl Sig {
         self.role == Role::MmaFragment
     }
 
-    /// True for a cache or a recurrent state: the engine owns its memory, and a write makes its next version.
+    /// True for a KV cache or a recurrent state. The engine owns its memory; in a graph, a write makes a new version of it.
     pub fn is_state(&self) -> bool {
         matches!(self.role, Role::State(_) | Role::Recurrent)
     }
 
-    /// The cache's shape, if this is a cache.
+    /// The shape of a KV cache; none for other values.
     pub fn cache(&self) -> Option<Cache> {
         match self.role {
             Role::State(c) => Some(c),
@@ -162,7 +163,7 @@ impl Sig {
     }
 }
 
-/// The row-interleaved layout of a weight with rows of `k` numbers, where its format has one.
+/// The row-interleaved layout of a weight with rows of `k` elements; none where the format has no such layout.
 pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
     TileLayout::new(dtype.spec()?, k)
 }
@@ -173,16 +174,16 @@ pub fn tile_layout(dtype: DType, k: usize) -> Option<TileLayout> {
 pub struct ShapeError {
     /// Name of the op.
     pub op: &'static str,
-    /// What does not fit.
+    /// Which dimensions or types do not fit.
     pub why: String,
 }
 
-/// A strided view of every row: of each group of `group` elements the `len` that begin at `start`, one after the other.
+/// A strided view of every row: `len` elements from `start` on of every group of `group` elements, concatenated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slice {
     /// Elements in a group.
     pub group: usize,
-    /// First number taken of each group.
+    /// First element taken of each group.
     pub start: usize,
     /// Elements taken of each group.
     pub len: usize,
@@ -192,7 +193,7 @@ impl Slice {
     /// Name of the op that copies such a view, for errors.
     pub const OP: &'static str = "slice";
 
-    /// The signature of these columns of `x` as a value of their own: `[rows, width / group · len]`.
+    /// The signature of this view of `x` if it is copied: `[rows, width / group · len]`.
     pub fn of(&self, x: &Sig) -> Result<Sig, ShapeError> {
         let Slice { group, start, len } = *self;
         let inside = start.checked_add(len).is_some_and(|end| end <= group);
@@ -203,13 +204,13 @@ impl Slice {
         Ok(Sig::slot(x.rows.clone(), x.width / group * len))
     }
 
-    /// Where number `i` of a row of these columns stands in the whole row.
+    /// The column of the whole row at which element `i` of the view lies.
     pub fn at(&self, i: usize) -> usize {
         i / self.len * self.group + self.start + i % self.len
     }
 
-    /// What an op sees of `x` that reads these columns in place, without a copy of them, or else the whole row. Runs of
-    /// `dim` numbers must stay adjacent.
+    /// The signature that an op sees if it reads `x` through `view` in place, or the whole of `x` where there is no view. The
+    /// op needs runs of `dim` adjacent elements, so `len` must be a multiple of `dim`.
     pub fn seen(view: &Option<Slice>, x: &Sig, dim: usize) -> Result<Sig, ShapeError> {
         let Some(view) = view else { return Ok(x.clone()) };
         if dim == 0 || !view.len.is_multiple_of(dim) {
@@ -219,7 +220,7 @@ impl Slice {
         view.of(x)
     }
 
-    /// Place of number `i` in the row that an op reads in whole or in part.
+    /// The column at which element `i` lies, for an op that reads the row through `view` or, without one, whole.
     pub fn place(view: &Option<Slice>, i: usize) -> usize {
         view.as_ref().map_or(i, |view| view.at(i))
     }
@@ -254,7 +255,7 @@ mod tests {
                 assert_eq!(rows.iter().sum::<u64>(), 1000);
                 assert!(rows.windows(2).all(|w| w[0] % SHARD_ROWS == 0 && w[0] >= w[1]), "{rows:?}");
             }
-            // Nothing to be gained: the device says that it does not fit.
+            // Not even 16 rows fit: the weight stays whole, and the device refuses it with an error.
             assert_eq!(sig.shards(1000), vec![sig]);
         }
     }

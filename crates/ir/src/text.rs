@@ -1,13 +1,13 @@
-//! Text in messages: quoting what came from a file, and "did you mean".
+//! Text in messages: quoting text from a file, and edit distance for "did you mean".
 
 use std::fmt::Write;
 
-/// Text from a file, made fit for one line of an error: escaped, and at most 80 characters long.
+/// Text from a file, prepared for one line of an error message: escaped, and cut after 80 characters.
 pub fn shown(text: &str) -> String {
     shorten(text, 80)
 }
 
-/// Escapes control characters (not quotes, not letters of other scripts) and cuts after `limit` characters.
+/// Escapes control characters (but not quotes or letters of other scripts) and cuts after `limit` characters.
 pub fn shorten(text: &str, limit: usize) -> String {
     let mut out = String::new();
     for (n, c) in text.chars().enumerate() {
@@ -25,7 +25,7 @@ pub fn shorten(text: &str, limit: usize) -> String {
     out
 }
 
-/// Edit distance, for "did you mean".
+/// Edit distance of two texts (the first 64 characters of `b`), for "did you mean".
 pub fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

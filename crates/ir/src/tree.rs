@@ -1,7 +1,7 @@
-//! Elementwise expressions over operands, written once: kernels in every language, CPU code and the reference are made
-//! from the same tree.
+//! Elementwise expressions over operands. The kernels in every language, the CPU code and the reference are all generated
+//! from the same tree, so that a function is written once.
 
-/// A function of one number.
+/// An elementwise function of one argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unary {
     /// `x / (1 + exp(-x))`.
@@ -17,7 +17,7 @@ pub enum Unary {
 }
 
 impl Unary {
-    /// Name of the function in kernels that are text (`codegen/cuda/common.cuh`, `codegen/wgsl/math.wgsl`).
+    /// Name of the function in text kernels (`codegen/cuda/common.cuh`, `codegen/wgsl/math.wgsl`).
     fn function(self) -> &'static str {
         match self {
             Unary::Silu => "silu",
@@ -43,7 +43,7 @@ impl Unary {
     }
 }
 
-/// A function of two numbers.
+/// An elementwise function of two arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binary {
     /// Sum.
@@ -55,13 +55,13 @@ pub enum Binary {
 /// An expression over operands.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Tree {
-    /// An operand.
+    /// An operand, by index.
     In(usize),
-    /// A number.
+    /// A constant.
     Const(f32),
-    /// A function of one.
+    /// A function of one subtree.
     Unary(Unary, Box<Tree>),
-    /// A function of two.
+    /// A function of two subtrees.
     Binary(Binary, Box<Tree>, Box<Tree>),
 }
 
@@ -76,12 +76,12 @@ impl Tree {
         Tree::Binary(Binary::Mul, Box::new(a), Box::new(b))
     }
 
-    /// A function of a tree.
+    /// Applies a function of one argument to a tree.
     pub fn unary(f: Unary, a: Tree) -> Tree {
         Tree::Unary(f, Box::new(a))
     }
 
-    /// The value, given the operands' values.
+    /// The value for given values of the operands.
     pub fn eval(&self, leaf: &dyn Fn(usize) -> f32) -> f32 {
         match self {
             Tree::In(i) => leaf(*i),
@@ -92,7 +92,7 @@ impl Tree {
         }
     }
 
-    /// The tree as text of a kernel: CUDA C++ and WGSL differ in how they write numbers (`number`), not in names.
+    /// The tree as an expression of CUDA C++ or WGSL. The two differ only in how constants are written, which `number` does.
     pub fn code(&self, number: fn(f32) -> String, leaf: &dyn Fn(usize) -> String) -> String {
         match self {
             Tree::In(i) => leaf(*i),
@@ -103,7 +103,7 @@ impl Tree {
         }
     }
 
-    /// The same tree with other trees in place of its operands.
+    /// The same tree with its operands replaced by other trees.
     pub fn replace(&self, with: &dyn Fn(usize) -> Tree) -> Tree {
         match self {
             Tree::In(i) => with(*i),
@@ -113,7 +113,7 @@ impl Tree {
         }
     }
 
-    /// Number of operations: one for a sum or product, eight for a function.
+    /// Number of operations for the cost model: one for a sum or product, eight for a function of one argument.
     pub fn flops(&self) -> u64 {
         match self {
             Tree::In(_) | Tree::Const(_) => 0,
@@ -131,7 +131,7 @@ impl Tree {
         }
     }
 
-    /// Operands, each once, in order of first use.
+    /// The operands' indices, each once, in the order of their first use.
     pub fn leaves(&self) -> Vec<usize> {
         let mut found = vec![];
         self.visit(&mut |i| {

@@ -27,7 +27,7 @@ use onetrip_ir::target::{Compute, CudaCaps, Target};
 
 use crate::harness::{CHUNK, Options, exceeds, forced, load, root_mean_square, sequences};
 
-mod units;
+pub(crate) mod units;
 
 use units::{Kernel, STACKS};
 

@@ -9,6 +9,7 @@ use libtest_mimic::{Arguments, Trial};
 pub mod assumed;
 pub mod counts;
 pub mod cuda;
+pub mod cuda_files;
 pub mod definitions;
 pub mod docs;
 pub mod emulated;
@@ -39,6 +40,7 @@ pub mod whole;
 pub fn tests(include_models: bool) -> Vec<Trial> {
     let mut tests = ops::tests();
     tests.extend(cuda::tests(include_models));
+    tests.extend(cuda_files::tests());
     tests.extend(emulated::tests());
     tests.extend(wgpu::tests());
     tests.extend(faults::tests());

@@ -5,13 +5,13 @@ use std::sync::OnceLock;
 use onetrip_ir::target::WgslCaps;
 use wgpu::{Backends, Features, InstanceFlags, Limits};
 
-/// Largest binding: Vulkan's drivers take 2 GiB less four bytes.
+/// Bytes of the largest binding: drivers of Vulkan accept 2 GiB less four bytes.
 const MAX_BINDING: u64 = (2 << 30) - 4;
 
 const F16: (&str, &str) = ("f16", "arithmetic in f32 instead: slower");
 const SUBGROUPS: (&str, &str) = ("subgroups", "sums go through workgroup memory: slower");
 
-/// What kernels have to do without, of what nearly every adapter offers.
+/// The features that the adapter lacks although nearly every adapter has them, each with its consequence.
 pub(crate) fn slower(caps: &WgslCaps) -> Vec<(&'static str, &'static str)> {
     [(caps.f16, F16), (caps.subgroups.is_some(), SUBGROUPS)]
         .into_iter()
@@ -20,7 +20,7 @@ pub(crate) fn slower(caps: &WgslCaps) -> Vec<(&'static str, &'static str)> {
         .collect()
 }
 
-/// What a feature is for, as `devices` prints it.
+/// The optional features: the name of each, and the consequence where it is missing, as the command `devices` prints them.
 const FEATURES: &[(Features, &str, &str)] = &[
     (Features::SHADER_F16, F16.0, F16.1),
     (Features::SUBGROUP, SUBGROUPS.0, SUBGROUPS.1),
@@ -35,39 +35,39 @@ pub struct Adapter {
     adapter: wgpu::Adapter,
     /// Name, as its driver gives it.
     pub name: String,
-    /// `vulkan`, `metal`, `dx12`.
+    /// The interface to the driver: `vulkan`, `metal` or `dx12`.
     pub backend: &'static str,
-    /// Driver and its version.
+    /// Name and version of the driver.
     pub driver: String,
-    /// `discrete`, `integrated`, `virtual`, `software`, `other`.
+    /// `discrete`, `integrated`, `virtual`, `software` or `other`.
     pub kind: &'static str,
-    /// Bytes of its memory, where the backend tells.
+    /// Bytes of the adapter's memory, where the backend reports them.
     pub memory: Option<u64>,
     /// The capabilities by which kernels are chosen.
     pub caps: WgslCaps,
-    /// Features it has, of those onetrip uses.
+    /// The adapter's features, of those that onetrip uses.
     pub features: Vec<&'static str>,
-    /// Features it lacks, and what that means.
+    /// The features that the adapter lacks, each with its consequence.
     pub missing: Vec<(&'static str, &'static str)>,
 }
 
 /// Why a device could not be opened.
 #[derive(Debug)]
 pub enum OpenError {
-    /// There is no adapter at all.
+    /// The machine has no adapter.
     None,
-    /// None of that name.
+    /// No adapter has such a name.
     Name {
-        /// What was asked for.
+        /// The name that was asked for.
         asked: String,
-        /// Names there are.
+        /// Names of the machine's adapters.
         have: Vec<String>,
     },
-    /// The driver refused.
+    /// The driver refused to open the adapter.
     Refused {
-        /// The adapter.
+        /// Name of the adapter.
         adapter: String,
-        /// What it said.
+        /// The driver's message.
         why: String,
     },
 }
@@ -91,7 +91,7 @@ impl std::fmt::Display for OpenError {
 
 impl std::error::Error for OpenError {}
 
-/// All adapters, the fastest kind first. They are looked for once: a driver takes its time.
+/// All adapters, the fastest kind first. They are enumerated only once, because that takes drivers a long time.
 pub fn adapters() -> &'static [Adapter] {
     static FOUND: OnceLock<Vec<Adapter>> = OnceLock::new();
     FOUND.get_or_init(find)
@@ -100,7 +100,7 @@ pub fn adapters() -> &'static [Adapter] {
 fn find() -> Vec<Adapter> {
     let instance = wgpu::Instance::new(wgpu::InstanceDescriptor {
         backends: Backends::VULKAN | Backends::METAL | Backends::DX12,
-        // Without VALIDATION_INDIRECT_CALL, which compiles kernels of its own for dispatches that we do not make.
+        // No flags: VALIDATION_INDIRECT_CALL would compile kernels for indirect dispatches, which are not used.
         flags: InstanceFlags::empty(),
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     });
@@ -130,12 +130,12 @@ fn describe(adapter: wgpu::Adapter) -> Adapter {
     let caps = WgslCaps {
         f16: has(Features::SHADER_F16),
         subgroups,
-        // Where there is no instruction for it, it is emulated with shifts and products.
+        // Always true: where the GPU has no such instruction, it is emulated with shifts and products.
         dot4: true,
         coop: if has(Features::EXPERIMENTAL_COOPERATIVE_MATRIX) && has(Features::SHADER_F16) { coop } else { 0 },
         workgroup_bytes: limits.max_compute_workgroup_storage_size,
         invocations: limits.max_compute_invocations_per_workgroup,
-        // In whole loads of 16 bytes.
+        // A multiple of 16 bytes, the size of the widest load.
         binding_bytes: limits.max_storage_buffer_binding_size.min(limits.max_buffer_size).min(WgslCaps::MAX_SHARD)
             & !15,
     };
@@ -206,7 +206,7 @@ pub(crate) fn open(name: Option<&str>) -> Result<Open, OpenError> {
     };
     let wanted = FEATURES.iter().fold(Features::empty(), |all, (f, ..)| all | *f);
     let features = found.adapter.features() & (wanted | Features::TIMESTAMP_QUERY_INSIDE_ENCODERS);
-    // The adapter's own limits: the defaults allow 128 MiB a binding.
+    // The adapter's own limits are required, because wgpu's defaults allow only 128 MiB for a binding.
     let mut limits = found.adapter.limits();
     limits.max_storage_buffer_binding_size = limits.max_storage_buffer_binding_size.min(MAX_BINDING);
     let descriptor = wgpu::DeviceDescriptor {

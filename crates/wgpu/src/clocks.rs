@@ -18,7 +18,7 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Room for `count` stamps, at most [`MAX_STAMPS`].
+    /// A query set for `count` stamps, at most [`MAX_STAMPS`].
     pub fn new(memory: &Memory, count: u32) -> Result<Clocks, DeviceError> {
         let bytes = 8 * u64::from(count);
         let ty = wgpu::QueryType::Timestamp;
@@ -29,7 +29,8 @@ impl Clocks {
         Ok(Clocks { set, resolved, back, count })
     }
 
-    /// Reads the first `count` stamps of a run that is done, as [`times`]; the buffer is mapped, and unmapped by this.
+    /// Reads the first `count` stamps of a run that is done, as seconds (see [`times`]). The buffer must be mapped; this unmaps
+    /// it.
     pub fn read(&self, count: u32, period_ns: f32) -> Result<Vec<f64>, String> {
         let ticks: Vec<u64> = match self.back.get_mapped_range(..8 * u64::from(count)) {
             Ok(view) => bytemuck::pod_collect_to_vec(&view),

@@ -1,4 +1,5 @@
-//! The device: recordings, submissions under a commit policy, outputs read behind, time stamps.
+//! The wgpu device: recordings, submissions under a commit policy, outputs that are copied back behind each run, and time
+//! stamps.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,38 +23,38 @@ use crate::memory::{Memory, PENDING_TOKEN};
 use crate::pipelines::Pipelines;
 use crate::submit::{Done, Entry, Gone, Hands, Job, WgpuRecording};
 
-/// What may be chosen when a device is opened.
+/// Options with which the device is opened.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Part of the adapter's name.
     pub name: Option<String>,
-    /// Where compiled kernels are kept.
+    /// Folder for compiled kernels.
     pub cache: Option<PathBuf>,
-    /// Kernels for an adapter with nothing optional, whatever this one has: for tests.
+    /// For tests: kernels are chosen as for an adapter without any optional feature.
     pub plain: bool,
-    /// The run, counted from 1, that a graphics debugger captures.
+    /// The number, from 1, of the run that a graphics debugger captures.
     pub capture: Option<u64>,
-    /// Bytes of a weight that a buffer has at most, below what the adapter takes: for tests.
+    /// For tests: the most bytes of a weight in one buffer, below the adapter's limit.
     pub binding_bytes: Option<u64>,
-    /// Bytes of memory, whatever the adapter has: for tests.
+    /// For tests: the bytes of memory that the device reports, in place of the adapter's.
     pub memory: Option<u64>,
-    /// The device is lost before the run of this number: for tests.
+    /// For tests: the number of the run before which the device is lost.
     pub lost_at: Option<u64>,
 }
 
-/// A run whose outputs can be asked for.
+/// A submitted run whose outputs can still be read.
 struct Run {
     ticket: Ticket,
-    /// Its last submission; none while the encoding thread has it.
+    /// The last submission of the run; none until the encode thread has submitted it.
     index: Option<wgpu::SubmissionIndex>,
-    /// Where its stamps come back, and how many there are.
+    /// The query set of the run's time stamps, and their number.
     clocks: Option<(Arc<Clocks>, u32)>,
-    /// Where each output begins in the buffer.
+    /// Offset in bytes of each output in the buffer of the ring entry.
     offsets: Vec<u64>,
     is_waited: bool,
 }
 
-/// A place of the ring: a buffer to read, and what is or was in it.
+/// One entry of the ring: the buffer to which the outputs of a run are copied for the host, and that run.
 #[derive(Default)]
 struct Place {
     buffer: Option<Buffer>,
@@ -73,7 +74,7 @@ pub struct WgpuDevice {
     how: SubmitMode,
     hands: Hands,
     capture: Option<u64>,
-    /// The adapter can write time stamps inside a pass.
+    /// True if the adapter can write time stamps inside a compute pass.
     inside: bool,
     weights: Vec<Buffer>,
     states: Vec<(Buffer, u64)>,
@@ -81,12 +82,12 @@ pub struct WgpuDevice {
     batch: Buffer,
     pending_tokens: Buffer,
     workspace: Buffer,
-    /// Rises when a buffer is replaced: bind groups of an earlier generation are made anew.
+    /// Rises whenever a buffer is replaced: bind groups of an earlier generation refer to old buffers and are made anew.
     generation: u64,
     ring: [Place; RING],
     next: u64,
     recording: Option<WgpuRecording>,
-    /// Clocks that no run in flight has.
+    /// A query set that no run in flight uses.
     clocks: Option<Arc<Clocks>>,
     stamps: Vec<f64>,
     /// Bytes of each slot in the last run, when guards are on.
@@ -157,17 +158,17 @@ impl WgpuDevice {
         &self.adapter
     }
 
-    /// What makes kernels slower here than on most adapters: what is missing, and what that means.
+    /// Missing features that make kernels slower on this adapter than on most, each with its consequence.
     pub fn lacks(&self) -> Vec<(&'static str, &'static str)> {
         adapter::slower(&self.caps)
     }
 
-    /// What kernels may use.
+    /// The features and limits by which kernels are chosen.
     pub fn caps(&self) -> WgslCaps {
         self.caps
     }
 
-    /// A processor plays the GPU.
+    /// True if the adapter is a software renderer on the CPU.
     pub fn is_software(&self) -> bool {
         self.is_software
     }
@@ -212,10 +213,10 @@ impl WgpuDevice {
         Ok(())
     }
 
-    /// Slots large enough for a batch.
+    /// Makes every slot's buffer large enough for a batch; with guards on, fills the buffers with the poison byte.
     fn place_slots(&mut self, bytes: &[u64]) -> Result<(), DeviceError> {
         if self.guarded.is_some() {
-            // They are filled at once: not in front of a run that was given to the encoding thread.
+            // The fill below is submitted at once. So runs that the encode thread still has must be submitted before it.
             self.settle()?;
         }
         let guard = if self.guarded.is_some() { GUARD as u64 } else { 0 };
@@ -281,7 +282,7 @@ impl WgpuDevice {
         Ok(kept.1.clone())
     }
 
-    /// Clocks for the stamps of a run, where any are wanted and the device has clocks.
+    /// A query set for the time stamps of a run; none if the run has no stamps or the device cannot write them.
     fn clocks_for(&mut self, r: &WgpuRecording) -> Result<Option<Arc<Clocks>>, DeviceError> {
         let own = r.entries.iter().filter(|e| matches!(e, Entry::Stamp)).count();
         let count = stamps(own, r.dispatches(), self.how);
@@ -295,7 +296,7 @@ impl WgpuDevice {
         }
     }
 
-    /// Waits for a run and reads its clocks.
+    /// Waits for the run of a ring entry and reads its time stamps.
     fn wait_for(&mut self, place: usize) -> Result<(), DeviceError> {
         while self.ring[place].run.as_ref().is_some_and(|run| run.index.is_none()) {
             match self.hands.take(true).map_err(|e| self.gone(e))? {
@@ -419,7 +420,7 @@ impl Device for WgpuDevice {
         let groups = self.bind_groups(r)?;
         self.stamps.clear();
 
-        // The place of the oldest run: its outputs are given up.
+        // This run takes the ring entry of the oldest run, whose outputs are lost.
         let ticket = Ticket(self.next);
         self.next += 1;
         if self.lost_at == Some(ticket.0) {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use onetrip_ir::device::DeviceError;
 
-/// Listens to a device.
+/// Notes the errors of one device.
 #[derive(Clone, Default)]
 pub struct Failures {
     first: Arc<Mutex<Option<String>>>,
@@ -13,7 +13,7 @@ pub struct Failures {
 }
 
 impl Failures {
-    /// Listens from now on.
+    /// Registers the callbacks of a device; errors are noted from now on.
     pub fn of(device: &wgpu::Device) -> Failures {
         let failures = Failures::default();
         let noted = failures.first.clone();
@@ -25,7 +25,8 @@ impl Failures {
         failures
     }
 
-    /// The first failure since the last time, of the device of this name; a lost device stays lost.
+    /// Takes the first failure since the last call; `device` is the name for the error. A lost device is reported on every
+    /// call.
     pub fn take(&self, device: &str) -> Option<DeviceError> {
         let device = device.to_string();
         match self.lost.get() {

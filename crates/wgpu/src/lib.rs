@@ -1,7 +1,8 @@
-//! The wgpu device: Vulkan, Metal and DX12. It knows no op: it compiles WGSL, owns memory, launches, and reads clocks.
+//! The wgpu device, for Vulkan, Metal and DX12. It knows no op: it compiles WGSL, owns memory, submits runs, and reads time
+//! stamps.
 //!
-//! [`adapter`] lists adapters and opens one; [`pipelines`] compiles text; [`memory`] owns buffers; [`submit`] encodes and
-//! submits; [`clocks`] reads time stamps; [`failure`] hears what a driver says; [`device`] is the device itself.
+//! [`adapter`] lists adapters and opens one; [`pipelines`] compiles kernels; [`memory`] owns buffers; [`submit`] encodes and
+//! submits; [`clocks`] reads time stamps; [`failure`] notes errors that the driver reports; [`device`] is the device itself.
 
 pub mod adapter;
 mod clocks;

@@ -5,10 +5,13 @@ use wgpu::{Buffer, BufferUsages};
 
 /// Number of sequences for which the buffer of pending tokens has space.
 pub const PENDING_TOKEN: u64 = 16_384;
-/// Bytes copied to a device at once; so many more may wait for their turn: bounds the copies that the driver holds.
+/// Bytes of weights in one submission of an upload. At most two such submissions are under way, which bounds the memory of the
+/// driver's staging copies.
 const UPLOAD: usize = 32 << 20;
-/// Threads that write such a part together, each at least so many bytes: pages of a mapped file come one by one to each.
+/// Number of threads that write such a chunk together, each at least [`SHARE`] bytes. Several threads are faster because each
+/// waits for the pages of a mapped file one by one.
 const WRITERS: usize = 4;
+/// See [`WRITERS`].
 const SHARE: usize = 1 << 20;
 
 /// Allocates buffers; an error names the buffer that could not be allocated.
@@ -24,7 +27,7 @@ impl Memory {
         DeviceError::Memory { device: self.name.clone(), asked, what: what.into() }
     }
 
-    /// A zeroed buffer that kernels can bind; sizes are rounded up to 16 bytes, as the widest load takes them.
+    /// A zeroed buffer that kernels can bind. Its size is rounded up to a multiple of 16 bytes, the size of the widest load.
     pub fn storage(&self, what: &str, bytes: u64) -> Result<Buffer, DeviceError> {
         let bytes = bytes.max(16).next_multiple_of(16);
         if bytes > self.binding {
@@ -35,7 +38,7 @@ impl Memory {
         self.buffer(what, bytes, usage)
     }
 
-    /// A buffer.
+    /// A buffer of `bytes` bytes for `usage`; `what` names it in the error.
     pub fn buffer(&self, what: &str, bytes: u64, usage: BufferUsages) -> Result<Buffer, DeviceError> {
         let memory = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
         let valid = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
@@ -45,8 +48,8 @@ impl Memory {
         if errors.iter().any(|e| e.is_some()) { Err(self.error(bytes, what)) } else { Ok(made) }
     }
 
-    /// Buffers with these weights in them. Each is dropped when it is copied; while one part crosses the bus, the next is
-    /// written.
+    /// Uploads weights to buffers of their own. Each weight is dropped when it has been copied. While one chunk crosses the
+    /// bus, the next is written to staging memory.
     pub fn upload(&self, weights: &mut dyn Iterator<Item = WeightData>) -> Result<Vec<Buffer>, DeviceError> {
         let (mut buffers, mut written, mut last) = (vec![], 0, None);
         for weight in weights {
@@ -60,7 +63,7 @@ impl Memory {
                     let before = last.replace(self.queue.submit([]));
                     let wait =
                         before.map(|index| wgpu::PollType::Wait { submission_index: Some(index), timeout: None });
-                    // What goes wrong comes back with the next error that is asked for.
+                    // An error here is reported by the next call that asks for errors.
                     let _ = wait.map(|wait| self.device.poll(wait));
                 }
             }
@@ -70,14 +73,14 @@ impl Memory {
         Ok(buffers)
     }
 
-    /// Writes many bytes, on some threads.
+    /// Writes many bytes, with up to [`WRITERS`] threads.
     fn write_together(&self, buffer: &Buffer, at: u64, bytes: &[u8]) {
         let writers = std::thread::available_parallelism().map_or(1, |n| n.get().min(WRITERS));
         let share = bytes.len().div_ceil(writers).max(SHARE).next_multiple_of(4);
         std::thread::scope(|scope| {
             for (i, part) in bytes.chunks(share).enumerate().rev() {
                 let write = move || self.write(buffer, at + (i * share) as u64, part);
-                // The first is this thread's, and so are those for which the system has none.
+                // This thread writes the first share, and each share for which the system starts no thread.
                 if i == 0 || std::thread::Builder::new().spawn_scoped(scope, write).is_err() {
                     write();
                 }
@@ -85,7 +88,7 @@ impl Memory {
         });
     }
 
-    /// Writes bytes, padded to whole words.
+    /// Writes bytes at offset `at`, padded with zeros to whole 32-bit words.
     pub fn write(&self, buffer: &Buffer, at: u64, bytes: &[u8]) {
         let whole = bytes.len() & !3;
         if whole > 0 {
@@ -98,14 +101,14 @@ impl Memory {
         }
     }
 
-    /// Copies whole words from the beginning of a buffer to that of another.
+    /// Copies `bytes` bytes, rounded up to whole 32-bit words, from the beginning of one buffer to the beginning of another.
     pub fn copy(&self, from: &Buffer, to: &Buffer, bytes: u64) {
         let mut encoder = self.device.create_command_encoder(&Default::default());
         encoder.copy_buffer_to_buffer(from, 0, to, 0, bytes.next_multiple_of(4));
         self.queue.submit([encoder.finish()]);
     }
 
-    /// Reads bytes back; waits for everything that was submitted.
+    /// Reads bytes back to the host, after it has waited for all submitted work.
     pub fn read(&self, buffer: &Buffer, at: u64, bytes: u64) -> Result<Vec<u8>, DeviceError> {
         let size = bytes.next_multiple_of(4);
         if size == 0 {

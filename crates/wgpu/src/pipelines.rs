@@ -21,20 +21,20 @@ pub struct Pipelines {
 }
 
 impl Pipelines {
-    /// None yet; what was compiled before lies in `folder`.
+    /// No pipelines yet; compiled code of earlier runs of the program is read from `folder`.
     pub fn new(device: &wgpu::Device, info: &wgpu::AdapterInfo, folder: Option<&Path>) -> Pipelines {
         let file = folder.and_then(|f| Some(f.join(wgpu::util::pipeline_cache_key(info)?)));
         let cache = file.filter(|_| device.features().contains(wgpu::Features::PIPELINE_CACHE)).map(|file| {
             let data = std::fs::read(&file).ok();
             let descriptor = wgpu::PipelineCacheDescriptor { label: None, data: data.as_deref(), fallback: true };
             // SAFETY: the file is written by `save` alone, from `get_data`, under a name made for this adapter and driver;
-            // its header is checked and `fallback` starts afresh if it does not fit.
+            // its header is checked, and with `fallback` an unsuitable file counts as empty.
             (unsafe { device.create_pipeline_cache(&descriptor) }, file)
         });
         Pipelines { by_text: HashMap::new(), cache, is_new: false }
     }
 
-    /// The pipeline of a text; an error is what the compiler said.
+    /// The pipeline of a kernel text, compiled on first use; the error is the compiler's message.
     pub fn get(&mut self, device: &wgpu::Device, name: &str, text: &Arc<Text>) -> Result<Arc<Pipeline>, String> {
         if let Some(found) = self.by_text.get(text) {
             return Ok(found.clone());
@@ -42,8 +42,8 @@ impl Pipelines {
         let scope = device.push_error_scope(wgpu::ErrorFilter::Validation);
         let source = wgpu::ShaderSource::Wgsl(text.source.as_str().into());
         let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
-        // SAFETY: the text is validated by naga here as ever; what is left out are checks at run time. Kernels index
-        // within their operands (every op case has guard bytes around them), loops end, divisors are not zero.
+        // SAFETY: naga validates the text as always; only checks at run time are left out. Kernels index
+        // within their operands (the cases of every op run with guard bytes), loops end, divisors are not zero.
         let module = unsafe { device.create_shader_module_trusted(descriptor, wgpu::ShaderRuntimeChecks::unchecked()) };
         let entries: Vec<wgpu::BindGroupLayoutEntry> = text
             .access
@@ -87,13 +87,14 @@ impl Pipelines {
         Ok(made)
     }
 
-    /// Writes what was compiled since the last time to disk. A disk that refuses costs the next start some time.
+    /// Saves the pipeline cache, if anything was compiled since the last call. Errors are ignored, because a missing file only
+    /// makes the next start slower.
     pub fn save(&mut self) {
         let Some((cache, file)) = self.cache.as_ref().filter(|_| self.is_new) else { return };
         self.is_new = false;
         let Some(data) = cache.get_data() else { return };
         let Some(folder) = file.parent() else { return };
-        // Through a second file: a reader never sees half of it.
+        // The data is written to a second file that is then renamed, so that no reader sees half of it.
         let part = file.with_extension(format!("{}.part", std::process::id()));
         let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&part, data));
         if written.and_then(|()| std::fs::rename(&part, file)).is_err() {

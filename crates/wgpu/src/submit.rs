@@ -16,13 +16,14 @@ use wgpu::{BindGroup, Buffer};
 use crate::clocks::Clocks;
 use crate::pipelines::Pipeline;
 
-/// What a recording does, in order.
+/// An entry of a recording, in the order of execution.
 pub(crate) enum Entry {
     Dispatch(usize, Arc<Pipeline>),
     Stamp,
 }
 
-/// A recording: pipelines are made, and bind groups as long as no buffer is replaced.
+/// A recording of this device, with its pipelines, and with bind groups that are valid until a buffer is replaced (the number
+/// is the generation of buffers for which they were made).
 pub(crate) struct WgpuRecording {
     pub plan: Arc<Plan>,
     pub entries: Vec<Entry>,
@@ -39,32 +40,32 @@ impl WgpuRecording {
 pub(crate) struct Job {
     pub ticket: Ticket,
     pub recording: Arc<WgpuRecording>,
-    /// One for each entry.
+    /// Bind groups of the entries; none for a stamp.
     pub groups: Arc<Vec<Option<BindGroup>>>,
-    /// Where the batch lies, and its words.
+    /// The buffer of the step batch, and the words to write there.
     pub batch: (Buffer, Vec<u32>),
     pub bind: Bind,
     pub how: SubmitMode,
-    /// The stamps to write: those of the recording, else two for each submission.
+    /// The query set for the run's stamps: those of the recording, else two for each submission.
     pub clocks: Option<Arc<Clocks>>,
-    /// The adapter can write time stamps inside a pass.
+    /// True if the adapter can write time stamps inside a compute pass.
     pub inside: bool,
-    /// From where, to which byte of `back`, how many bytes.
+    /// The copies of outputs: source buffer, offset in `back`, number of bytes.
     pub outputs: Vec<(Buffer, u64, u64)>,
     pub back: Buffer,
-    /// A graphics debugger captures it.
+    /// True if a graphics debugger captures this run.
     pub is_captured: bool,
 }
 
 /// A run that was submitted.
 pub(crate) struct Done {
     pub ticket: Ticket,
-    /// The last submission.
+    /// The run's last submission.
     pub index: wgpu::SubmissionIndex,
     pub dispatches: u64,
     pub commits: u64,
     pub waits: u64,
-    /// Stamps written.
+    /// Number of stamps that were written.
     pub stamps: u32,
     pub host: HostTime,
 }
@@ -79,7 +80,8 @@ fn run(device: &wgpu::Device, queue: &wgpu::Queue, job: &Job) -> Done {
     queue.write_buffer(&job.batch.0, 0, bytemuck::cast_slice(&job.batch.1));
     let (r, clocks, per) = (&*job.recording, job.clocks.as_deref(), job.how.commit.size());
     let own = r.entries.iter().any(|e| matches!(e, Entry::Stamp));
-    // A stamp that may not stand inside a pass is its begin or its end; so are those of whole submissions.
+    // Where the adapter cannot write a stamp inside a compute pass, the pass is split at the stamp, which is then written at
+    // the begin or the end of a pass. Stamps of whole submissions are also written there.
     let splits = own && !job.inside;
     let is_stamp = |at: usize| matches!(r.entries.get(at), Some(Entry::Stamp));
     let (mut at, mut since, mut stamp) = (0, 0, 0);
@@ -130,7 +132,7 @@ fn run(device: &wgpu::Device, queue: &wgpu::Queue, job: &Job) -> Done {
         }
         at = end + (splits && ends) as usize;
         since = last;
-        // What is behind the last dispatch goes with it.
+        // Stamps and output copies behind the last dispatch belong to the last submission.
         if since == per && r.entries[at..].iter().any(|e| matches!(e, Entry::Dispatch(..))) {
             queue.submit([encoder.finish()]);
             ahead.get_or_insert_with(|| start.elapsed());
@@ -152,7 +154,8 @@ fn run(device: &wgpu::Device, queue: &wgpu::Queue, job: &Job) -> Done {
         clocks.back.map_async(wgpu::MapMode::Read, .., |_| {});
     }
     if job.is_captured {
-        // A capture that ends before the work does may miss it. What goes wrong is noted by the device's handlers.
+        // The capture must not end before the work does. An error of this wait is ignored, since the device's error handlers
+        // note it.
         let _ = device.poll(wgpu::PollType::wait_indefinitely());
         // SAFETY: it was started above.
         unsafe { device.stop_graphics_debugger_capture() };
@@ -168,19 +171,19 @@ fn run(device: &wgpu::Device, queue: &wgpu::Queue, job: &Job) -> Done {
     }
 }
 
-/// The second thread.
+/// The encode thread: the channels to it and from it.
 struct Thread {
     jobs: Sender<Job>,
     done: Receiver<Done>,
     handle: JoinHandle<()>,
 }
 
-/// The thread that submits runs.
+/// Submits runs, on the calling thread or on the encode thread.
 pub(crate) struct Hands {
     device: wgpu::Device,
     queue: wgpu::Queue,
     thread: Option<Thread>,
-    /// Jobs that the thread has and that were not taken back.
+    /// Number of jobs that were given to the encode thread and whose results were not taken yet.
     pending: usize,
 }
 
@@ -192,7 +195,7 @@ impl Hands {
         Hands { device: device.clone(), queue: queue.clone(), thread: None, pending: 0 }
     }
 
-    /// Starts or ends the second thread; it has no job.
+    /// Starts or ends the encode thread, which must have no job.
     pub fn set_thread(&mut self, on: bool) -> std::io::Result<()> {
         if on == self.thread.is_some() {
             return Ok(());
@@ -217,7 +220,7 @@ impl Hands {
     fn end(&mut self) {
         if let Some(Thread { jobs, done, handle }) = self.thread.take() {
             drop((jobs, done));
-            // A panic there was an error here already.
+            // A panic of the encode thread was reported as [`Gone`] already.
             let _ = handle.join();
         }
         self.pending = 0;
@@ -235,7 +238,8 @@ impl Hands {
         }
     }
 
-    /// The oldest run that the thread has submitted; with `wait`, that it will have submitted. None where it has none.
+    /// Takes the result of the oldest run that the encode thread has submitted. With `wait`, waits for it. None if the thread
+    /// has no job, or, without `wait`, has not submitted the run yet.
     pub fn take(&mut self, wait: bool) -> Result<Option<Done>, Gone> {
         let Some(thread) = self.thread.as_ref().filter(|_| self.pending > 0) else { return Ok(None) };
         let done = match wait {

@@ -158,6 +158,13 @@ impl Unit {
         true
     }
 
+    /// Defines `name` as generated statements: the problems of this launch (which weights and outputs a kernel works on) and its
+    /// epilogue. The kernel's file has a default of that name in its header, and so compiles by itself.
+    pub fn code(&mut self, name: &str, statements: &str) -> &mut Self {
+        let lines = statements.trim_end().replace("#pragma unroll", "_Pragma(\"unroll\")").replace('\n', " \\\n    ");
+        self.set(name, lines)
+    }
+
     /// Appends kernel text.
     pub fn part(&mut self, text: &str) -> &mut Self {
         self.text.push_str(text);
@@ -186,7 +193,7 @@ impl Unit {
             self.blocks,
             params.join(", "),
         );
-        let source = format!("{MACHINE}{COMMON}{BATCH}{}{head}{}", self.defines, self.text);
+        let source = format!("#define ONETRIP_LAUNCH\n{MACHINE}{COMMON}{BATCH}{}{head}{}", self.defines, self.text);
         let shared = self.shared as u32;
         let text = Text { source, entry, workgroup: self.threads, shared, access: self.access };
         Launch { kernel, code: Code::Text(Arc::new(text)), args: self.args, grid, grain: 1, cost, grid_syncs: 0 }

@@ -1,20 +1,20 @@
-//! What templates expect of Python: methods, `raise_exception`, `tojson` as `json.dumps` writes it.
+//! Features of Python that templates use: methods of its types, `raise_exception`, and `tojson` as `json.dumps` writes it.
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, State, Value};
 
-/// A message that a template raised, found again in the error's sources.
+/// The message of a `raise_exception` in a template. It is the source of minijinja's error, where the caller finds it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct Raised(pub(super) String);
 
-/// How deep a value may nest in JSON.
+/// Most levels that a value may nest in JSON.
 const MAX_DEPTH: usize = 64;
 
 pub(super) fn install(environment: &mut Environment<'static>) {
     environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
-        // Only plain values become text here: a list may hold itself many times over.
+        // Lists and maps are not printed: a list may contain another many times, and its text would be huge.
         let text = match message.kind() {
             ValueKind::String | ValueKind::Number | ValueKind::Bool | ValueKind::None => message.to_string(),
             other => format!("({other})"),
@@ -25,8 +25,8 @@ pub(super) fn install(environment: &mut Environment<'static>) {
     environment.add_filter("tojson", tojson);
 }
 
-/// `transformers` lets a template mark the assistant's part with `{% generation %}`, for training only: the tags become
-/// a condition that always holds, with the same white-space control.
+/// Replaces the tags `{% generation %}`, with which `transformers` marks the assistant's text for training only, by an `if`
+/// whose condition is always true; white-space control marks stay.
 pub(super) fn without_generation_tags(source: &str) -> String {
     let mut out = String::with_capacity(source.len());
     let mut rest = source;
@@ -34,7 +34,7 @@ pub(super) fn without_generation_tags(source: &str) -> String {
         let (before, tag) = rest.split_at(at + 2);
         out.push_str(before);
         rest = tag;
-        // `{%`, a mark for white space, the word, another mark, `%}`.
+        // A tag is `{%`, a white-space mark or none, the word, a mark or none, `%}`.
         let inner = tag.strip_prefix(['-', '+']).unwrap_or(tag);
         let open = &tag[..tag.len() - inner.len()];
         let inner = inner.trim_start();
@@ -60,7 +60,7 @@ pub(super) fn without_generation_tags(source: &str) -> String {
     out
 }
 
-/// How `json.dumps` is asked to write.
+/// The options of `json.dumps`.
 struct Style {
     /// One step of indentation; `None` keeps everything on one line.
     indent: Option<String>,
@@ -129,7 +129,8 @@ fn write_value(state: &State, value: &Value, style: &Style, depth: usize, out: &
             return Err(Error::new(ErrorKind::InvalidOperation, format!("tojson: {other} is not JSON serializable")));
         }
     }
-    // The engine charges for the result only: a list of references to one long text would be free until then.
+    // minijinja counts fuel only for the whole result, so a list with many references to one long text would be written for
+    // free; fuel is therefore consumed while writing.
     if depth > 0 {
         state.consume_fuel(1 + (out.len() - before) as u64 / 64)?;
     }
@@ -166,7 +167,7 @@ fn write_list(
     Ok(())
 }
 
-/// Keys are strings in JSON: numbers and truth values are written as such between quotes.
+/// Writes a key. JSON keys are strings, so numbers and booleans are written between quotes.
 fn write_key(key: &Value, style: &Style, out: &mut String) {
     match key.kind() {
         ValueKind::None => write_string("null", style.ascii, out),

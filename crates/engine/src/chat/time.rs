@@ -20,7 +20,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
-/// A moment in the Gregorian calendar, UTC.
+/// A date and time of the Gregorian calendar, in UTC.
 struct Moment {
     year: i64,
     /// From 1.
@@ -41,7 +41,7 @@ impl Moment {
         let seconds = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let seconds = i64::try_from(seconds).unwrap_or(0).min(253_402_300_799);
         let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-        // Walk the years: at most some thousand steps, and plainly right.
+        // Counts off whole years, one by one: a few thousand steps at most, and easy to verify.
         let (mut year, mut left) = (1970, days);
         while left >= year_length(year) {
             left -= year_length(year);
@@ -88,7 +88,7 @@ fn name<'n>(names: &[&'n str], number: i64) -> &'n str {
     usize::try_from(number).ok().and_then(|number| names.get(number)).copied().unwrap_or("")
 }
 
-/// `datetime.now().strftime(format)` with Python's codes that dates are written with.
+/// `datetime.now().strftime(format)`, with those format directives of Python that dates use.
 pub(super) fn format(format: &str, now: SystemTime) -> Result<String, Error> {
     let now = Moment::new(now);
     let mut out = String::new();

@@ -1,68 +1,68 @@
-//! The hyperparameters of a model, and why they cannot be used.
+//! The hyperparameters of a model, and the errors for hyperparameters that cannot be used.
 
 use crate::files::FileError;
 use onetrip_core::ops::rope::frequencies::RopeConfig;
 
-/// Upper limits: a number beyond them is damage, not a model.
+/// Upper limits of hyperparameters: a larger number means that the file is damaged.
 pub(super) const MAX_LAYERS: usize = 4096;
 pub(super) const MAX_WIDTH: usize = 1 << 20;
 pub(super) const MAX_CONTEXT: usize = 1 << 27;
 pub(super) const MAX_HEAD: usize = 4096;
 
-/// The shape of a model.
+/// Architecture and hyperparameters of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Architecture, by GGUF's names: `llama`, `qwen2`, `qwen3`, `qwen35`, `gemma3`.
     pub arch: String,
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
-    /// Width of the residual stream.
+    /// Elements in a row of the residual stream.
     pub width: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key/value heads.
+    /// Number of key/value heads.
     pub kv_heads: usize,
-    /// Numbers per head.
+    /// Elements in a head.
     pub head_dim: usize,
-    /// Positions the model was trained for.
+    /// Number of positions for which the model was trained.
     pub context: usize,
     /// Epsilon of the norms.
     pub eps: f32,
-    /// Rotary embedding (of the global layers, where there are local ones).
+    /// Rotary embedding; where some layers have a sliding window, that of the layers without one.
     pub rope: RopeConfig,
     /// Rotary base of layers with a sliding window (Gemma 3).
     pub local_rope_base: f32,
-    /// Positions a token sees in layers with a sliding window.
+    /// Number of positions that a token sees in layers with a sliding window.
     pub window: Option<u32>,
-    /// One layer in so many has no window; 0: all layers have it.
+    /// The last of every `window_period` layers has no sliding window; 0: all layers have one.
     pub window_period: usize,
-    /// Rotary pairs are `(i, i + half)` instead of neighbours.
+    /// Rotary pairs are `(i, i + half)` (NeoX style) instead of neighbours.
     pub neox: bool,
     /// Factor on attention scores, where it is not `1/sqrt(head_dim)`.
     pub attention_scale: Option<f32>,
-    /// Norm weights are stored less one (Gemma in Hugging Face's form).
+    /// The file stores norm weights minus one (Gemma in Hugging Face files).
     pub norm_plus_one: bool,
-    /// Layers that keep a state instead of a cache.
+    /// Shape of the layers that keep a recurrent state instead of a KV cache, if there are any.
     pub recurrent: Option<Recurrent>,
 }
 
 /// The shape of layers that keep a recurrent state (gated delta net).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recurrent {
-    /// Query and key heads.
+    /// Number of query heads, which is also that of key heads.
     pub k_heads: usize,
-    /// Value heads.
+    /// Number of value heads.
     pub v_heads: usize,
-    /// Numbers in a head of each.
+    /// Elements in a query, key or value head; the state of a value head is a square matrix of this width.
     pub state: usize,
-    /// Inputs that the convolution sees.
+    /// Number of taps of the causal convolution.
     pub conv: usize,
-    /// One layer in so many has full attention.
+    /// The last of every `period` layers has full attention instead.
     pub period: usize,
 }
 
 impl Recurrent {
-    /// Layer `layer` has full attention.
+    /// Whether layer `layer` has full attention.
     pub fn is_attention(&self, layer: usize) -> bool {
         (layer + 1).is_multiple_of(self.period)
     }
@@ -71,31 +71,31 @@ impl Recurrent {
 /// A configuration that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file's metadata.
+    /// A metadata entry is missing or cannot be used.
     #[error(transparent)]
     File(#[from] FileError),
-    /// An architecture without a page.
+    /// The architecture has no model definition.
     #[error("{file}: architecture `{arch}` is not supported; supported are {known}")]
     Arch {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// What it says.
+        /// Architecture that the file names.
         arch: String,
-        /// What there is.
+        /// Names of the supported architectures, separated by commas.
         known: String,
     },
-    /// Weights without a configuration.
+    /// A safetensors file outside of a folder has weights but no configuration.
     #[error("{file}: a bare safetensors file does not say what model it is: give the folder that has its config.json")]
     Bare {
-        /// The file.
+        /// Name of the file.
         file: String,
     },
-    /// Numbers that do not fit together.
+    /// Hyperparameters that contradict each other.
     #[error("{file}: {what}; the file is damaged or of an unknown variant: fetch or convert it again")]
     Shape {
-        /// The file.
+        /// Name of the file.
         file: String,
-        /// What does not fit.
+        /// The contradiction, in words.
         what: String,
     },
 }

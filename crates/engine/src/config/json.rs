@@ -7,12 +7,12 @@ use crate::files::{FileError, ModelFile};
 use onetrip_core::ops::rope::frequencies::{RopeConfig, Scaling};
 use onetrip_ir::text::shown;
 
-/// An object of the configuration, with the place to name in errors.
+/// An object of the configuration, with its place in the file for error texts.
 struct Part<'a> {
     file: &'a ModelFile,
-    /// `rope_scaling.`, empty for the whole.
+    /// Prefix of the keys in error texts: `rope_scaling.` for that object, empty for the whole configuration.
     prefix: String,
-    /// Null where it is not there.
+    /// The object, or null if the configuration does not have it.
     value: &'a Json,
 }
 
@@ -20,7 +20,7 @@ fn shape(file: &ModelFile, what: String) -> ConfigError {
     ConfigError::Shape { file: format!("{}/config.json", file.name()), what }
 }
 
-/// What is there, short enough for an error.
+/// The first 40 characters of a value, for error texts.
 fn brief(value: &Json) -> String {
     shown(&value.to_string().chars().take(40).collect::<String>())
 }
@@ -34,7 +34,7 @@ impl<'a> Part<'a> {
         shape(self.file, format!("`{}{key}` should be {want}, and is {}", self.prefix, brief(found)))
     }
 
-    /// A value of a type; an error that names the key where it is of another one.
+    /// The value of `key`, read by `read`; a value of another type is an error that names the key and the type `want`.
     fn opt<T>(&self, key: &str, want: &str, read: impl Fn(&'a Json) -> Option<T>) -> Result<Option<T>, ConfigError> {
         self.get(key).map(|v| read(v).ok_or_else(|| self.wrong(key, want, v))).transpose()
     }
@@ -66,7 +66,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Reads the configuration. Values of the wrong type are errors; what the pages do not do is one too.
+/// Reads the configuration. Values of a wrong type are errors, and so are settings that no model definition implements.
 pub(super) fn read(file: &ModelFile, known: &[&str]) -> Result<Config, ConfigError> {
     let value = file.config().unwrap_or(&Json::Null);
     if !value.is_object() {
@@ -80,13 +80,14 @@ pub(super) fn read(file: &ModelFile, known: &[&str]) -> Result<Config, ConfigErr
         "gemma3_text" => "gemma3",
         other => other,
     };
-    // Of this one only the GGUF form is read: its heads are in another order here.
+    // Qwen 3.5 is read from GGUF files only: Hugging Face files have its heads in another order.
     if arch == "qwen35" || !known.contains(&arch) {
         let known = "llama, mistral, qwen2, qwen3, gemma3_text".to_string();
         return Err(ConfigError::Arch { file: file.name().into(), arch: shown(arch), known });
     }
     check_activation(&config, arch)?;
-    // A head of its own is promised: the embedding table in its place would give another model's answers.
+    // The configuration promises an output matrix. Without this check the embedding table would silently take its place and
+    // give wrong logits.
     if config.flag("tie_word_embeddings")? == Some(false) && file.tensor("lm_head.weight").is_none() {
         let what = "missing, and config.json says `tie_word_embeddings: false`";
         let hint = "fetch all weight files of the model again";
@@ -96,7 +97,8 @@ pub(super) fn read(file: &ModelFile, known: &[&str]) -> Result<Config, ConfigErr
     let width = config.count("hidden_size", MAX_WIDTH)?;
     let head_dim = config.opt_count("head_dim", MAX_WIDTH)?.unwrap_or(width / heads.max(1));
     let context = config.count("max_position_embeddings", MAX_CONTEXT)?;
-    // Newer files keep all of the rotary embedding's numbers together, Gemma 3's by kind of layer.
+    // Newer files keep all parameters of the rotary embedding in `rope_parameters`; Gemma 3 has one object for each kind of
+    // layer there.
     let (newer, older) = (config.object("rope_parameters")?, config.object("rope_scaling")?);
     let none = Part { file, prefix: String::new(), value: &Json::Null };
     let mut rope = newer.or(older).unwrap_or(none);
@@ -141,11 +143,11 @@ pub(super) fn read(file: &ModelFile, known: &[&str]) -> Result<Config, ConfigErr
     })
 }
 
-/// The page computes one activation: another one in the file would give nonsense without a word.
+/// Checks the activation function. A model definition implements only one, so a file with another would give wrong logits.
 fn check_activation(config: &Part, arch: &str) -> Result<(), ConfigError> {
     let (key, known): (&str, &[&str]) = match arch {
         "gemma3" => ("hidden_activation", &["gelu_pytorch_tanh"]),
-        // Two names of one function.
+        // `silu` and `swish` are names of the same function.
         _ => ("hidden_act", &["silu", "swish"]),
     };
     match config.text(key)? {
@@ -190,7 +192,7 @@ mod tests {
 
     use super::*;
 
-    /// The error of a folder whose `config.json` is this; empty where it is read.
+    /// The error text for a folder with this `config.json`; empty if the folder is accepted.
     fn error(config: &Json) -> String {
         let dir = tempfile::tempdir().expect("a folder");
         std::fs::write(dir.path().join("config.json"), config.to_string()).expect("written");

@@ -1,4 +1,4 @@
-//! The bytes of a file: a memory map, or bytes that are in the program already.
+//! The bytes of a file: a memory map, or bytes that are part of the program.
 
 use std::fs::File;
 use std::ops::{Deref, Range};
@@ -8,8 +8,8 @@ use memmap2::Mmap;
 
 use super::error::{FileError, shown_path};
 
-/// Smallest page of the machines this runs on. Where pages are larger, a little of the neighbours is released too,
-/// which costs a page fault and nothing else.
+/// Smallest size of memory pages of supported machines. Where pages are larger, releasing a range also releases some bytes of
+/// its neighbours, which costs them a page fault and has no other effect.
 const PAGE: usize = 4096;
 
 /// Bytes of one file. The start is aligned to at least 32 bytes.
@@ -19,7 +19,7 @@ pub(super) enum Bytes {
     Map(Mmap),
     /// Bytes of the program itself that happen to be aligned.
     Static(&'static [u8]),
-    /// A copy, made where the original was not aligned; the number of bytes in it.
+    /// An aligned copy of bytes that were not aligned, and the number of bytes in it (its last line may be filled in part).
     Copied(Vec<Line>, usize),
 }
 
@@ -41,7 +41,7 @@ impl Deref for Bytes {
 }
 
 impl Bytes {
-    /// Maps a file. Only regular files: opening a pipe would wait for ever, and a device has no size.
+    /// Maps a regular file. Others are refused: opening a pipe would block, and a device has no size.
     pub(super) fn map(path: &Path) -> Result<Bytes, FileError> {
         let about = std::fs::metadata(path).map_err(|e| FileError::io(path, "open", e))?;
         if !about.is_file() {
@@ -52,14 +52,14 @@ impl Bytes {
             });
         }
         let file = File::open(path).map_err(|e| FileError::io(path, "open", e))?;
-        // SAFETY: the map is read-only and lives as long as this value. That nobody changes the file meanwhile
-        // cannot be enforced: a change would show as other numbers, and a file cut short as SIGBUS, as with every
+        // SAFETY: the map is read-only and lives as long as this value. It cannot be enforced that no other process changes
+        // the file meanwhile: a change would appear as other weights, and a truncated file would raise SIGBUS, as in every
         // program that maps its weights. Lengths and offsets were checked against the map, not against the file.
         let map = unsafe { Mmap::map(&file) }.map_err(|e| FileError::io(path, "map", e))?;
         Ok(Bytes::Map(map))
     }
 
-    /// Bytes of the program itself; copied once if they are not aligned (`include_bytes!` promises no alignment).
+    /// Bytes of the program itself; they are copied if they are not aligned, since `include_bytes!` promises no alignment.
     pub(super) fn embedded(bytes: &'static [u8]) -> Bytes {
         if bytes.as_ptr().align_offset(align_of::<Line>()) == 0 { Bytes::Static(bytes) } else { Bytes::copied(bytes) }
     }
@@ -71,7 +71,8 @@ impl Bytes {
         Bytes::Copied(lines, bytes.len())
     }
 
-    /// Tells the system that the whole pages inside `range` are not needed now. They stay readable (from the file).
+    /// Tells the system that the pages which lie wholly inside `range` are not needed now. They can still be read, again from
+    /// the file.
     pub(super) fn release(&self, range: Range<usize>) {
         let Bytes::Map(map) = self else { return };
         let (start, end) = (range.start.next_multiple_of(PAGE), range.end / PAGE * PAGE);
@@ -83,7 +84,7 @@ impl Bytes {
             // SAFETY: the map is a shared, read-only map of a file and was never written to, so pages that are
             // dropped come back with the same bytes from the file. `range` lies inside the map (checked above).
             let done = unsafe { map.unchecked_advise_range(memmap2::UncheckedAdvice::DontNeed, start, end - start) };
-            // It is advice: where the system refuses it, memory is freed later and nothing is wrong.
+            // A refusal is no error: the system then frees the memory later.
             drop(done);
         }
     }

@@ -1,4 +1,4 @@
-//! What can be wrong with a model file. Every message is one line: the file, the place, what to do.
+//! Errors of model files. Every message is one line with the file, the place in it, and advice.
 
 use std::path::Path;
 
@@ -8,24 +8,24 @@ use onetrip_ir::text::{shorten, shown};
 /// hostile name cannot break a terminal or a log.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// The operating system refused.
+    /// The operating system refused to open, read or map the file.
     #[error("{file}: cannot {action}: {source}; check the path and its permissions")]
     Io {
         /// Path as shown.
         file: String,
-        /// What was tried, as a verb: "open", "read", "map".
+        /// The action that failed, as a verb: "open", "read", "map".
         action: &'static str,
-        /// The system's answer.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// The file is of no kind that is read, or of a variant that is not.
+    /// The file is of an unsupported kind or variant.
     #[error("{file}: {what}; {hint}")]
     Unsupported {
         /// Path as shown.
         file: String,
-        /// What was found.
+        /// The kind or variant that was found, in words.
         what: String,
-        /// What to do.
+        /// Advice to the user.
         hint: &'static str,
     },
     /// The bytes contradict the format.
@@ -33,9 +33,9 @@ pub enum FileError {
     Damaged {
         /// Path as shown.
         file: String,
-        /// Where, from the start of the file.
+        /// Byte in the file at which the contradiction was found.
         offset: u64,
-        /// What does not fit.
+        /// The contradiction, in words.
         what: String,
     },
     /// A metadata entry is missing or does not fit.
@@ -43,7 +43,7 @@ pub enum FileError {
     Key {
         /// Path as shown.
         file: String,
-        /// Which key and why.
+        /// The key, and why its entry cannot be used.
         error: KeyError,
     },
     /// A tensor is missing, or its description does not fit.
@@ -51,11 +51,11 @@ pub enum FileError {
     Tensor {
         /// Path as shown.
         file: String,
-        /// Name, escaped.
+        /// Name of the tensor, escaped.
         tensor: String,
-        /// What does not fit.
+        /// The reason, in words.
         what: String,
-        /// What to do.
+        /// Advice to the user.
         hint: &'static str,
     },
     /// A part of a split model, or a file of a Hugging Face folder, is missing or is not the one it should be.
@@ -63,9 +63,9 @@ pub enum FileError {
     Part {
         /// Path of the part as shown.
         file: String,
-        /// What is wrong.
+        /// The reason, in words.
         what: String,
-        /// What to do.
+        /// Advice to the user.
         hint: &'static str,
     },
     /// A JSON file of a Hugging Face folder cannot be understood.
@@ -73,13 +73,12 @@ pub enum FileError {
     Json {
         /// Path as shown.
         file: String,
-        /// The parser's words with line and column.
+        /// Error text of the parser, with line and column.
         what: String,
     },
 }
 
-/// Why a metadata entry cannot be used. It names the key; the file is added by
-/// [`ModelFile::key`](super::ModelFile::key).
+/// Why a metadata entry cannot be used. The error names the key; [`ModelFile::key`](super::ModelFile::key) adds the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// There is no such entry.
@@ -88,22 +87,22 @@ pub enum KeyError {
         /// The key.
         key: String,
     },
-    /// The entry is of another type.
+    /// The entry has another type than the caller wants.
     #[error("key `{key}` should be {want} but is {found}; convert the model again with a current converter")]
     Type {
         /// The key.
         key: String,
-        /// What was asked for.
+        /// The wanted type, in words.
         want: &'static str,
-        /// What is there.
+        /// The type in the file, in words.
         found: String,
     },
-    /// The number is larger than anything sensible (it would size memory or a loop).
+    /// The number is larger than any real model needs; since it sizes memory or a loop, it is refused.
     #[error("key `{key}` is {found}, above the limit of {limit}; the file is damaged or not for this program")]
     Limit {
         /// The key.
         key: String,
-        /// The number.
+        /// The number in the file.
         found: u64,
         /// The largest accepted number.
         limit: u64,
@@ -124,7 +123,7 @@ impl FileError {
     }
 }
 
-/// A path, made fit for one line.
+/// A path as one line of text: control characters are escaped, and at most 4096 characters are kept.
 pub(super) fn shown_path(path: &Path) -> String {
     shorten(&path.to_string_lossy(), 4096)
 }

@@ -13,7 +13,7 @@ use super::value::{Metadata, Value};
 /// Largest JSON file that is read into memory (an index of a very large model has about 10 MB).
 const MAX_JSON: u64 = 64 << 20;
 
-/// The files beside the weights.
+/// Contents of the files beside the weights.
 #[derive(Debug)]
 pub(super) struct Folder {
     pub config: Json,
@@ -49,10 +49,10 @@ impl Folder {
     }
 }
 
-/// The weight files of a folder, and which tensors its index promises in each of them (empty without an index).
+/// The weight files of a folder, each with the names of the tensors that the index lists for it (none without an index).
 ///
-/// In this order: `model.safetensors`; the files that `model.safetensors.index.json` lists; all
-/// `model-*.safetensors`; all `*.safetensors`.
+/// The first of these that exists is taken: `model.safetensors`; the files that `model.safetensors.index.json` lists; all
+/// files `model-*.safetensors`; all files `*.safetensors`.
 pub(super) fn weight_files(dir: &Path) -> Result<Vec<(PathBuf, Vec<String>)>, FileError> {
     let single = dir.join("model.safetensors");
     if single.is_file() {
@@ -87,7 +87,7 @@ pub(super) fn weight_files(dir: &Path) -> Result<Vec<(PathBuf, Vec<String>)>, Fi
 fn indexed(dir: &Path, path: &Path, index: Index) -> Result<Vec<(PathBuf, Vec<String>)>, FileError> {
     let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (tensor, file) in index.weight_map {
-        // An index may only name files beside it, whatever it says.
+        // An index is untrusted: it may name only files in its own folder.
         let mut parts = Path::new(&file).components();
         if !matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) {
             let what =
@@ -150,8 +150,8 @@ fn small_file(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
     std::fs::read(path).map(Some).map_err(|e| FileError::io(path, "read", e))
 }
 
-/// Writes a JSON object into metadata: `{"rope_scaling": {"factor": 8.0}}` becomes `rope_scaling.factor`. Nulls,
-/// mixed lists and lists of objects have no place there and stay in [`ModelFile::config`](super::ModelFile::config).
+/// Writes a JSON object into metadata: `{"rope_scaling": {"factor": 8.0}}` becomes `rope_scaling.factor`. Metadata cannot hold
+/// nulls, mixed lists and lists of objects; these are found in [`ModelFile::config`](super::ModelFile::config) only.
 pub(super) fn flatten(prefix: &str, json: &Json, out: &mut Metadata) {
     let value = match json {
         Json::Object(map) => {
@@ -171,7 +171,7 @@ pub(super) fn flatten(prefix: &str, json: &Json, out: &mut Metadata) {
         },
         Json::String(s) => Value::Str(s.clone()),
         Json::Array(items) => {
-            // An empty list is an empty list of integers: JSON does not say of what.
+            // JSON does not say the element type of an empty list; it becomes a list of integers.
             if let Some(v) = items.iter().map(Json::as_i64).collect() {
                 Value::Ints(v)
             } else if let Some(v) = items.iter().map(Json::as_f64).collect() {

@@ -5,8 +5,8 @@
 //! innermost first, u32 type, u64 offset in the data); padding to `general.alignment`; the data. A string is a u64
 //! length and UTF-8 bytes, an array is a u32 type, a u64 length and the items.
 //!
-//! Decisions where the specification leaves room or files differ:
-//! - All text must be UTF-8, token texts too: replacing bytes would make two tokens equal, unnoticed.
+//! Decisions where the specification is open or files differ from it:
+//! - All text must be UTF-8, token texts too: replacing invalid bytes could make two tokens equal without notice.
 //! - Arrays of arrays are refused: no key of any known model uses them.
 //! - Offsets must be multiples of the alignment, and tensors must not overlap; gaps between them are allowed.
 //! - The padding after the last tensor may be missing.
@@ -18,12 +18,12 @@ use super::error::{FileError, KeyError};
 use super::types::TensorType;
 use super::value::{Metadata, TensorInfo, Value};
 
-/// First bytes of a file.
+/// The first four bytes of a GGUF file.
 pub(super) const MAGIC: &[u8; 4] = b"GGUF";
 /// Most dimensions of a tensor.
 const MAX_DIMS: u32 = 4;
-/// Most array items in the metadata of one file. Items grow in memory (a u8 becomes an i64), so that their number
-/// is bounded by more than the size of the file; the largest vocabularies have under a million entries in all.
+/// Most array items in the metadata of one file. Items take more bytes in memory than in the file (a u8 becomes an i64), so the
+/// size of the file alone is not bound enough. The largest vocabularies have under a million items in all.
 const MAX_ITEMS: u64 = 1 << 24;
 /// Alignment of the data where `general.alignment` is absent.
 const DEFAULT_ALIGNMENT: u64 = 32;
@@ -31,7 +31,7 @@ const DEFAULT_ALIGNMENT: u64 = 32;
 const MIN_ENTRY: u64 = 8 + 4 + 1;
 const MIN_TENSOR: u64 = 8 + 4 + 4 + 8;
 
-/// What the head of one GGUF file says, checked against the bytes that are there.
+/// The head of one GGUF file, checked against the bytes that the file has.
 #[derive(Debug)]
 pub(super) struct Head {
     pub version: u32,
@@ -39,7 +39,7 @@ pub(super) struct Head {
     pub tensors: Vec<TensorInfo>,
 }
 
-/// Reads and checks the head of a GGUF file. `part` is noted in every tensor.
+/// Reads and checks the head of a GGUF file. Every tensor of the result gets `part` as the index of its file.
 pub(super) fn read(file: &str, bytes: &[u8], part: usize) -> Result<Head, FileError> {
     let mut r = Reader { file, bytes, at: 0, items: 0 };
     let magic = r.take(4, "the magic number")?;
@@ -65,8 +65,8 @@ pub(super) fn read(file: &str, bytes: &[u8], part: usize) -> Result<Head, FileEr
     }
     let alignment = alignment(file, &metadata)?;
 
-    // The count was compared with the bytes that are left, and a description in memory is a few times larger than
-    // the smallest one in a file: grow as they come.
+    // The count was only compared with the bytes that are left, and a description takes several times more bytes in memory than
+    // the smallest one in a file. So the list grows as descriptions are read, and nothing is reserved ahead.
     let mut tensors = Vec::new();
     let mut places = Vec::new();
     let mut names = HashSet::new();
@@ -83,7 +83,7 @@ pub(super) fn read(file: &str, bytes: &[u8], part: usize) -> Result<Head, FileEr
         places.push((offset, at));
     }
 
-    // Both fit: `at` is an index into the bytes, and the alignment is at most 2^31.
+    // This cannot overflow: `at` is an index into the bytes, and the alignment is at most 2^31.
     let data = (r.at as u64).next_multiple_of(alignment);
     for (info, &(offset, at)) in tensors.iter_mut().zip(&places) {
         let start = data.checked_add(offset);
@@ -119,8 +119,8 @@ fn check_version(file: &str, version: u32) -> Result<(), FileError> {
     Err(FileError::Unsupported { file: file.to_string(), what, hint })
 }
 
-/// `general.alignment`: a power of two, and a multiple of 8 as the specification demands, so that every tensor is
-/// aligned for the numbers in it.
+/// The value of `general.alignment`. It must be a power of two, and a multiple of 8 as the specification demands, so that every
+/// tensor is aligned for its element type.
 fn alignment(file: &str, metadata: &Metadata) -> Result<u64, FileError> {
     const KEY: &str = "general.alignment";
     let Some(value) = metadata.get(KEY) else { return Ok(DEFAULT_ALIGNMENT) };
@@ -137,7 +137,7 @@ fn alignment(file: &str, metadata: &Metadata) -> Result<u64, FileError> {
     }
 }
 
-/// No two tensors share a byte.
+/// Returns an error if two tensors share a byte.
 pub(super) fn check_overlap(file: &str, tensors: &[TensorInfo]) -> Result<(), FileError> {
     let mut order: Vec<&TensorInfo> = tensors.iter().filter(|t| t.bytes > 0).collect();
     order.sort_unstable_by_key(|t| t.offset);
@@ -150,7 +150,7 @@ pub(super) fn check_overlap(file: &str, tensors: &[TensorInfo]) -> Result<(), Fi
     Ok(())
 }
 
-/// A cursor that never reads past the end and knows what it is reading.
+/// A cursor that never reads past the end of the bytes; its errors name the item that was being read.
 struct Reader<'a> {
     file: &'a str,
     bytes: &'a [u8],
@@ -168,7 +168,7 @@ impl<'a> Reader<'a> {
         Err(FileError::damaged(self.file, self.at, what))
     }
 
-    /// Refuses a count of things of at least `least` bytes that cannot be in the rest of the file.
+    /// Returns an error if `count` items of at least `least` bytes each do not fit the rest of the file.
     fn room(&self, count: u64, least: u64, what: &str) -> Result<(), FileError> {
         if count.checked_mul(least).is_some_and(|need| need <= self.left()) {
             return Ok(());
@@ -268,7 +268,7 @@ impl<'a> Reader<'a> {
             return self.fail(format!("{what}: more than {MAX_ITEMS} array items in the metadata of one file"));
         }
         let n = count as usize;
-        // `n` items of at least `least` bytes each are there, and there are at most 2^24 of them.
+        // It is safe to reserve memory: the rest of the file is long enough for `n` items, and `n` is at most 2^24.
         Ok(match kind {
             8 => {
                 let mut out = Vec::with_capacity(n);
@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
         for _ in 0..n {
             let at = self.at;
             let value = self.scalar(kind, what)?;
-            // Only a u64 above i64::MAX has no place in its list.
+            // Only a u64 above i64::MAX does not fit its list, which is one of i64.
             let Some(item) = get(&value) else {
                 let what = format!("{what} has an item ({}) that does not fit a signed integer", value.brief(40));
                 return Err(FileError::damaged(self.file, at, what));
@@ -298,8 +298,8 @@ impl<'a> Reader<'a> {
         Ok(out)
     }
 
-    /// One tensor description: the tensor (its place not yet known), its offset in the data, and where the
-    /// description starts.
+    /// Reads one tensor description. Returns the tensor (its place in the file is not known yet), its offset in the data, and
+    /// the byte at which the description starts.
     fn tensor(&mut self, part: usize) -> Result<(TensorInfo, u64, usize), FileError> {
         let at = self.at;
         let name = self.text("a tensor name")?.to_string();

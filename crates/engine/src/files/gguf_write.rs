@@ -10,18 +10,18 @@ use super::value::{Metadata, Value};
 /// Why a model cannot be written.
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
-    /// The tensor and what does not fit.
+    /// The description of a tensor is invalid.
     #[error("tensor `{tensor}`: {what}; nothing was written")]
     Tensor {
-        /// Name, escaped.
+        /// Name of the tensor, escaped.
         tensor: String,
-        /// What does not fit.
+        /// The reason, in words.
         what: String,
     },
-    /// `general.alignment` cannot be used.
+    /// The value of `general.alignment` is not allowed.
     #[error("key `general.alignment` should be a power of two from 8 to 65536; nothing was written")]
     Alignment,
-    /// The system refused.
+    /// The system could not write the file.
     #[error("the model cannot be written: {0}; check the disk")]
     Io(#[from] io::Error),
 }
@@ -53,26 +53,26 @@ struct Tensor<'a> {
 }
 
 impl<'a> GgufWriter<'a> {
-    /// An empty model.
+    /// A writer without metadata and tensors.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a metadata entry. Types in the file follow what converters write and readers expect: the smallest of
-    /// u32, u64 and of i32, i64 that holds the number (for a list: all of its numbers), and f32 for floats.
+    /// Sets a metadata entry. Its type in the file is the one that converters write and readers expect: the smaller of u32 and
+    /// u64, or of i32 and i64, that holds the number (or all numbers of a list), and f32 for floats.
     pub fn set(&mut self, key: impl Into<String>, value: Value) -> &mut Self {
         self.metadata.insert(key.into(), value);
         self
     }
 
-    /// Sets all of these entries, such as those of a model that is written again in another format.
+    /// Sets all entries of `metadata`, such as those of a model that is written again in another format.
     pub fn set_all(&mut self, metadata: &Metadata) -> &mut Self {
         self.metadata.extend(metadata.iter().map(|(key, value)| (key.clone(), value.clone())));
         self
     }
 
-    /// Adds a tensor of any type that GGUF knows (by its number). `dims` are innermost first, at most four; `data`
-    /// holds exactly its blocks.
+    /// Adds a tensor of any type that GGUF has a number for. `dims` has at most four dimensions, innermost first; `data` must
+    /// have exactly the bytes of the tensor's blocks.
     pub fn tensor(
         &mut self,
         name: impl Into<String>,
@@ -96,13 +96,13 @@ impl<'a> GgufWriter<'a> {
         Ok(self)
     }
 
-    /// Adds a tensor of f32 numbers.
+    /// Adds a tensor of f32 elements.
     pub fn tensor_f32(&mut self, name: impl Into<String>, dims: &[u64], data: &[f32]) -> Result<&mut Self, WriteError> {
         let bytes: Vec<u8> = data.iter().flat_map(|x| x.to_le_bytes()).collect();
         self.tensor(name, dims, 0, bytes)
     }
 
-    /// Writes the file. Every tensor, the last too, is padded to the alignment (`general.alignment`, else 32).
+    /// Writes the file. Every tensor, also the last one, is padded to the alignment: `general.alignment`, or 32 without it.
     pub fn write(&self, mut to: impl Write) -> Result<(), WriteError> {
         let alignment = match self.metadata.get("general.alignment").map(Value::as_u64) {
             None => 32,
@@ -140,7 +140,7 @@ impl<'a> GgufWriter<'a> {
         Ok(to.flush()?)
     }
 
-    /// The file in memory.
+    /// The bytes of the file.
     pub fn to_bytes(&self) -> Result<Vec<u8>, WriteError> {
         let mut out = Vec::new();
         self.write(&mut out)?;

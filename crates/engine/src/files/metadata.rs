@@ -4,10 +4,10 @@ use super::error::KeyError;
 use super::value::{Metadata, Value};
 use onetrip_ir::text::{shorten, shown};
 
-/// Typed access to [`Metadata`]. `get_` wants the entry to be there; `opt_` gives `None` where it is absent. Both
-/// refuse an entry of another type.
+/// Typed access to [`Metadata`]. If the entry is missing, `get_` functions return an error and `opt_` functions return `None`.
+/// An entry of another type is an error for both.
 pub trait MetadataAccess {
-    /// The entry, if it is there.
+    /// The entry of a key, if there is one.
     fn find(&self, key: &str) -> Option<&Value>;
 
     /// An integer that is not negative, of any width.
@@ -50,7 +50,7 @@ pub trait MetadataAccess {
         self.opt_u64(key)?.ok_or_else(|| missing(key))
     }
 
-    /// A number that sizes memory or a loop: at most `limit`, so that a hostile file cannot ask for the moon.
+    /// A number that sizes memory or a loop. It must be at most `limit`, so that a hostile file cannot exhaust the machine.
     fn get_count(&self, key: &str, limit: usize) -> Result<usize, KeyError> {
         let found = self.get_u64(key)?;
         match usize::try_from(found) {
@@ -178,14 +178,14 @@ impl Value {
         }
     }
 
-    /// One line for people: text up to `limit` characters, the first items of a list and its length.
+    /// The value as one line for people: text cut to `limit` characters; of a list its first items and its length.
     pub fn brief(&self, limit: usize) -> String {
         fn list<T>(items: &[T], show: impl Fn(&T) -> String) -> String {
             let head: Vec<String> = items.iter().take(4).map(show).collect();
             let more = if items.len() > 4 { ", …" } else { "" };
             format!("[{}{more}] ({} items)", head.join(", "), items.len())
         }
-        // Most floats were f32 in the file: their shortest form is the one people wrote.
+        // Most floats are f32 in the file: the shortest decimal form of the f32 is what their author wrote.
         fn float(x: &f64) -> String {
             if f64::from(*x as f32) == *x { (*x as f32).to_string() } else { x.to_string() }
         }

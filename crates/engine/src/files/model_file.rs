@@ -1,4 +1,4 @@
-//! A model file, opened: its metadata, its tensors, and their bytes where they lie.
+//! An opened model file: its metadata, its tensor descriptions, and the bytes of its tensors in the memory map.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -27,8 +27,8 @@ pub struct ModelFile {
 }
 
 impl ModelFile {
-    /// Opens a `.gguf` file (any part of a split one: the others are found beside it), a Hugging Face folder, or a
-    /// bare `.safetensors` file. Reads and checks all descriptions, and no weights.
+    /// Opens a `.gguf` file, a Hugging Face folder, or a bare `.safetensors` file. For a split GGUF model, `path` may be any of
+    /// its parts; the others are found beside it. All descriptions are read and checked, but no weights.
     pub fn open(path: impl AsRef<Path>) -> Result<ModelFile, FileError> {
         let path = path.as_ref();
         if path.is_dir() {
@@ -56,23 +56,23 @@ impl ModelFile {
         }
     }
 
-    /// A GGUF model that is part of the program. The bytes are copied once if they are not aligned to 32.
+    /// Opens a GGUF model that is part of the program. The bytes are copied if they are not aligned to 32.
     pub fn from_bytes(bytes: &'static [u8]) -> Result<ModelFile, FileError> {
         Self::from_memory("embedded model", Bytes::embedded(bytes))
     }
 
-    /// A GGUF model in memory, called `name` in errors. The bytes are copied.
+    /// Opens a GGUF model in memory; errors call it `name`. The bytes are copied.
     pub fn from_slice(name: &str, bytes: &[u8]) -> Result<ModelFile, FileError> {
         Self::from_memory(name, Bytes::copied(bytes))
     }
 
-    /// A bare safetensors model in memory, called `name` in errors. The bytes are copied.
+    /// Opens a bare safetensors model in memory; errors call it `name`. The bytes are copied.
     pub fn from_safetensors_slice(name: &str, bytes: &[u8]) -> Result<ModelFile, FileError> {
         Self::from_safetensors(name.to_string(), vec![(name.to_string(), Bytes::copied(bytes), Vec::new())], None)
     }
 
-    /// A GGUF model without data: metadata and, for each tensor, its name, dimensions (innermost first) and GGUF's number
-    /// of its type. Plans can be made of it; nothing can be loaded from it.
+    /// Makes a GGUF model without data from metadata and, for each tensor, its name, dimensions (innermost first) and GGUF type
+    /// number. Plans can be made for the model, but no weights can be loaded.
     pub fn from_header(
         name: &str,
         metadata: Metadata,
@@ -97,7 +97,7 @@ impl ModelFile {
         Self::assemble(name.to_string(), Kind::Gguf, None, parts, metadata, tensors, None)
     }
 
-    /// True for a model without data: see [`ModelFile::from_header`].
+    /// Whether this is a model without data, made by [`ModelFile::from_header`].
     pub fn is_header_only(&self) -> bool {
         self.parts.iter().all(|(_, bytes)| bytes.is_empty())
     }
@@ -134,7 +134,7 @@ impl ModelFile {
         Self::from_safetensors(shown_path(dir), files.collect::<Result<_, FileError>>()?, Some(folder))
     }
 
-    /// `files`: name, bytes, and the tensors that an index promises in it.
+    /// `files` has for each file its name, its bytes, and the names of the tensors that an index lists for it.
     fn from_safetensors(
         name: String,
         files: Vec<(String, Bytes, Vec<String>)>,
@@ -188,23 +188,23 @@ impl ModelFile {
         &self.name
     }
 
-    /// What kind of model file it is.
+    /// The kind of model file.
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// Version of the GGUF format; `None` for the others.
+    /// Version of the GGUF format; `None` for other kinds of files.
     pub fn version(&self) -> Option<u32> {
         self.version
     }
 
-    /// The files that hold tensors: name and bytes.
+    /// The files that hold tensors: name, and length in bytes.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = (&str, usize)> {
         self.parts.iter().map(|(name, bytes)| (name.as_str(), bytes.len()))
     }
 
-    /// Metadata: of GGUF its entries (of a split model those of the first part); of a folder `config.json` with
-    /// dotted keys (`rope_scaling.factor`); of safetensors its notes as `safetensors.KEY`.
+    /// Metadata. For GGUF: its entries (for a split model, those of the first part). For a folder: `config.json` with dotted
+    /// keys (`rope_scaling.factor`). For safetensors: the entries of `__metadata__`, as `safetensors.KEY`.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
     }
@@ -214,7 +214,7 @@ impl ModelFile {
         found.map_err(|error| FileError::Key { file: self.name.clone(), error })
     }
 
-    /// All tensors, in the order of the files' descriptions (GGUF) or data (safetensors).
+    /// All tensors, in the order of their descriptions (GGUF) or of their data (safetensors).
     pub fn tensors(&self) -> impl ExactSizeIterator<Item = &TensorInfo> {
         self.tensors.iter()
     }
@@ -224,14 +224,14 @@ impl ModelFile {
         self.by_name.get(name).map(|&n| &self.tensors[n])
     }
 
-    /// The tensor of this name, or an error that names it and the file.
+    /// The tensor of this name, or else an error that names the tensor and the file.
     pub fn require(&self, name: &str) -> Result<&TensorInfo, FileError> {
         let hint = "the file is incomplete, or of another architecture than it says";
         self.tensor(name).ok_or_else(|| FileError::tensor(&self.name, name, "missing", hint))
     }
 
-    /// The format to compute with, or why this tensor cannot be used: a type without a definition, no elements, rows
-    /// that are not whole blocks, or data that is not aligned for its numbers.
+    /// The format of a tensor, or an error if the engine cannot compute with it: a type without a definition, no elements, rows
+    /// that are not whole blocks, or data that is not aligned for its elements.
     pub fn dtype(&self, tensor: &TensorInfo) -> Result<DType, FileError> {
         let refuse = |what: String, hint| {
             let file = self.parts.get(tensor.part).map_or(self.name.as_str(), |p| p.0.as_str());
@@ -250,7 +250,7 @@ impl ModelFile {
             let what = format!("{} bytes are not {:?} elements of {}", tensor.bytes, tensor.dims, tensor.kind.name);
             return refuse(what, "convert the model again");
         }
-        // The first number of a block is at most an f16 in every block format.
+        // Block formats need the alignment of f16 at most: no field of their blocks is a wider float.
         let align = if dtype == DType::F32 { 4 } else { 2 };
         if !self.is_header_only() && self.data(tensor).as_ptr().align_offset(align) != 0 {
             let what = format!("starts at byte {}, not aligned for {}", tensor.offset, tensor.kind.name);
@@ -259,16 +259,16 @@ impl ModelFile {
         Ok(dtype)
     }
 
-    /// The bytes of a tensor of this file, where they lie (no copy). Aligned to at least 8 in GGUF; in safetensors
-    /// as the file lies, which [`dtype`](Self::dtype) checks. Empty if `tensor` is not of this file.
+    /// The bytes of a tensor in the memory map, without a copy. In GGUF they are aligned to at least 8 bytes; in safetensors
+    /// any alignment can occur, and [`dtype`](Self::dtype) checks it. Empty if `tensor` does not belong to this file.
     pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
         let part = self.parts.get(tensor.part);
         part.and_then(|(_, bytes)| bytes.get(self.range(tensor))).unwrap_or_default()
     }
 
-    /// Tells the system that the pages of this tensor are not needed any more, so that a weight that was repacked
-    /// does not stay in memory twice. They can still be read (again from the file). Does nothing for bytes that are
-    /// in the program.
+    /// Tells the system that the pages of this tensor are not needed any more, so that a weight that was converted does not
+    /// stay in memory twice. The pages can still be read, again from the file. Does nothing for bytes that are not mapped from
+    /// a file.
     pub fn release(&self, tensor: &TensorInfo) {
         if let Some((_, bytes)) = self.parts.get(tensor.part) {
             bytes.release(self.range(tensor));
@@ -294,12 +294,12 @@ impl ModelFile {
         self.folder.as_ref()?.generation_config.as_ref()
     }
 
-    /// Where `tokenizer.json` of a Hugging Face folder is, if it is there.
+    /// Path of `tokenizer.json` in a Hugging Face folder, if the folder has it.
     pub fn tokenizer_json_path(&self) -> Option<&Path> {
         self.folder.as_ref()?.tokenizer_json.as_deref()
     }
 
-    /// `chat_template.jinja` of a Hugging Face folder (older ones keep it in the tokenizer's configuration).
+    /// Text of `chat_template.jinja` of a Hugging Face folder (older folders have the template in `tokenizer_config.json`).
     pub fn chat_template_file(&self) -> Option<&str> {
         self.folder.as_ref()?.chat_template.as_deref()
     }

@@ -4,8 +4,8 @@
 //! `data_offsets` (start and end in the data), and `__metadata__` (text → text); the data, which the tensors cover
 //! without gap or overlap.
 //!
-//! The `safetensors` crate is not used for reading: it keeps the last of two equal names, refuses a whole file for
-//! one unknown dtype, and adds the end of the data to the header's length unchecked.
+//! The `safetensors` crate is not used for reading, because it keeps the last of two tensors with the same name, refuses a
+//! whole file for one unknown dtype, and adds the end of the data to the length of the header without an overflow check.
 
 use onetrip_ir::text::shown;
 use std::collections::{BTreeMap, HashSet};
@@ -24,14 +24,14 @@ const MAX_HEADER: u64 = 100_000_000;
 /// Most dimensions of a tensor.
 const MAX_DIMS: usize = 8;
 
-/// What the head of one safetensors file says, checked against the bytes that are there.
+/// The head of one safetensors file, checked against the bytes that the file has.
 #[derive(Debug)]
 pub(super) struct Head {
     pub notes: BTreeMap<String, String>,
     pub tensors: Vec<TensorInfo>,
 }
 
-/// Reads and checks the head of a safetensors file. `part` is noted in every tensor.
+/// Reads and checks the head of a safetensors file. Every tensor of the result gets `part` as the index of its file.
 pub(super) fn read(file: &str, bytes: &[u8], part: usize) -> Result<Head, FileError> {
     let Some((length, rest)) = bytes.split_first_chunk::<8>() else {
         return Err(FileError::damaged(file, 0, format!("a header needs 8 bytes, the file has {}", bytes.len())));
@@ -43,7 +43,7 @@ pub(super) fn read(file: &str, bytes: &[u8], part: usize) -> Result<Head, FileEr
     }
     let (header, data) = rest.split_at(length as usize);
     let header: Header = serde_json::from_slice(header).map_err(|e| {
-        // A header is one line, so the column is the place; a header of several lines gets its start.
+        // A header is usually one line, so the column gives the byte; in a header of several lines the error names its start.
         let column = if e.line() == 1 { e.column() } else { 0 };
         FileError::damaged(file, 8 + column, format!("the header is not understood: {}", shown(&e.to_string())))
     })?;
@@ -57,7 +57,7 @@ pub(super) fn read(file: &str, bytes: &[u8], part: usize) -> Result<Head, FileEr
     tensors.sort_by_key(|t| (t.offset, t.bytes));
     check_overlap(file, &tensors)?;
     for t in &tensors {
-        // Cannot overflow: no two overlap and each lies inside the data.
+        // This cannot overflow: no two tensors overlap, and each lies inside the data.
         covered += t.bytes as u64;
     }
     if covered != data.len() as u64 {
@@ -84,7 +84,7 @@ fn tensor(
     let kind = TensorType::from_safetensors(&entry.dtype);
     let mut dims = entry.shape.0;
     dims.reverse();
-    // Of an unknown type only the length is known.
+    // The number of bytes can be checked only for known types.
     if kind.bytes > 0 && kind.tensor_bytes(&dims) != Some(to - from) {
         let what = format!("{} bytes do not hold {} elements of {} each", to - from, shape_text(&dims), kind.name);
         return Err(FileError::tensor(file, &name, what, HINT));
@@ -108,7 +108,7 @@ struct Entry {
     data_offsets: (u64, u64),
 }
 
-/// Dimensions; a list longer than [`MAX_DIMS`] is refused while it is read.
+/// Dimensions of a tensor. A list longer than [`MAX_DIMS`] is refused while it is parsed, before it takes memory.
 struct Shape(Vec<u64>);
 
 impl<'de> Deserialize<'de> for Shape {

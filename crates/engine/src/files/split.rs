@@ -9,13 +9,13 @@ use super::error::{FileError, shown_path};
 use super::metadata::MetadataAccess as _;
 use super::{Metadata, bytes::Bytes, gguf};
 
-/// The parts of a model in order, their heads read.
+/// The parts of a model in order: name and bytes of each file, and its head.
 pub(super) struct Parts {
     pub files: Vec<(String, Bytes)>,
     pub heads: Vec<gguf::Head>,
 }
 
-/// How many parts the model of this head has; 1 if it is not split.
+/// Number of parts of the model, from the metadata of any part; 1 if the model is not split.
 pub(super) fn count(file: &str, metadata: &Metadata) -> Result<u64, FileError> {
     let count = metadata.opt_u64("split.count").map_err(|error| FileError::Key { file: file.to_string(), error })?;
     match count.unwrap_or(1) {
@@ -29,7 +29,7 @@ pub(super) fn count(file: &str, metadata: &Metadata) -> Result<u64, FileError> {
     }
 }
 
-/// Opens all parts of the model that `path` is one part of, whichever it is.
+/// Opens all parts of a split model; `path` is any of the parts.
 pub(super) fn open(path: &Path, count: u64) -> Result<Parts, FileError> {
     let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
     let Some(stem) = stem(&name, count) else {

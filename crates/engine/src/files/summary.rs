@@ -1,17 +1,17 @@
-//! What a model file holds, as plain data for tables and JSON.
+//! The contents of a model file as plain data, for tables and JSON.
 
 use serde::Serialize;
 
 use super::model_file::ModelFile;
 use super::value::Kind;
 
-/// Characters of a text that are shown.
+/// Most characters of a metadata text that are shown.
 const TEXT: usize = 120;
 
-/// What a model file holds.
+/// The contents of a model file: its files, metadata and tensors, with totals.
 #[derive(Clone, Debug, Serialize)]
 pub struct Summary {
-    /// File or folder.
+    /// Path of the file or folder.
     pub file: String,
     /// `gguf`, `hugging_face` or `safetensors`.
     pub format: Kind,
@@ -26,18 +26,18 @@ pub struct Summary {
     pub tensors: Vec<TensorRow>,
     /// Totals by storage type, most bytes first.
     pub types: Vec<TypeRow>,
-    /// Elements of all tensors.
+    /// Number of elements of all tensors.
     pub parameters: u64,
     /// Bytes of all tensors.
     pub bytes: u64,
 }
 
-/// One file.
+/// One file that holds tensors.
 #[derive(Clone, Debug, Serialize)]
 pub struct PartRow {
-    /// Path.
+    /// Path of the file.
     pub file: String,
-    /// Length of the file.
+    /// Length of the file in bytes.
     pub bytes: u64,
 }
 
@@ -52,7 +52,7 @@ pub struct MetadataRow {
     pub value: String,
 }
 
-/// One tensor.
+/// The description of one tensor.
 #[derive(Clone, Debug, Serialize)]
 pub struct TensorRow {
     /// Name.
@@ -64,26 +64,26 @@ pub struct TensorRow {
     pub kind: String,
     /// Bytes of the data.
     pub bytes: u64,
-    /// Index into `parts`.
+    /// Index of its file in `parts`.
     pub part: usize,
 }
 
-/// All tensors of one storage type.
+/// Totals of all tensors of one storage type.
 #[derive(Clone, Debug, Serialize)]
 pub struct TypeRow {
     /// Storage type.
     #[serde(rename = "type")]
     pub kind: String,
-    /// How many tensors.
+    /// Number of tensors.
     pub tensors: usize,
-    /// Elements in all.
+    /// Number of elements of these tensors.
     pub elements: u64,
-    /// Bytes in all.
+    /// Bytes of these tensors.
     pub bytes: u64,
 }
 
 impl ModelFile {
-    /// What this file holds, for `inspect`.
+    /// The contents of this file, as the command `inspect` shows them.
     pub fn summary(&self) -> Summary {
         let mut types: Vec<TypeRow> = Vec::new();
         for t in self.tensors() {

@@ -1,4 +1,4 @@
-//! What the readers accept, and that nothing else gets through.
+//! Tests of the readers: the files that they accept, and the damaged or hostile files that they refuse.
 
 mod gguf;
 mod hostile;

@@ -1,16 +1,16 @@
-//! How the numbers of a tensor are stored, as a file says it.
+//! Storage types of tensors, by the numbers and names that files have for them.
 
 use std::borrow::Cow;
 
-/// Storage type of a tensor: `bytes` for every `block` elements of a row.
+/// Storage type of a tensor: `bytes` bytes for every `block` elements of a row.
 ///
-/// Every type whose size is known can be opened, listed and measured; which of them can be computed with is
-/// asked by [`ModelFile::dtype`](super::ModelFile::dtype).
+/// Tensors of every type can be opened and listed; [`ModelFile::dtype`](super::ModelFile::dtype) tells whether the engine can
+/// compute with one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorType {
     /// Name as GGUF and safetensors write it: `F32`, `Q4_K`, …
     pub name: Cow<'static, str>,
-    /// Elements in a block (1 for plain numbers).
+    /// Elements in a block (1 for types without blocks).
     pub block: u64,
     /// Bytes of a block; 0 if this program does not know the type (the file then says the length of a tensor).
     pub bytes: u64,
@@ -18,8 +18,8 @@ pub struct TensorType {
     pub ggml: Option<u32>,
 }
 
-/// Number, name, elements in a block, bytes of a block. Numbers and sizes are those of the GGUF specification and
-/// ggml's type table; numbers that were given up (4, 5, 31 to 33, 36 to 38) are absent.
+/// Types of GGUF: number, name, elements in a block, bytes of a block. Numbers and sizes are those of the GGUF specification
+/// and of ggml's type table; retired numbers (4, 5, 31 to 33, 36 to 38) are left out.
 const GGML: [(u32, &str, u64, u64); 32] = [
     (0, "F32", 1, 4),
     (1, "F16", 1, 2),
@@ -80,8 +80,8 @@ impl TensorType {
         Some(TensorType { name: name.into(), block, bytes, ggml: Some(number) })
     }
 
-    /// The type with this name in a safetensors header. An unknown name is kept with `bytes` 0: it is no reason to
-    /// refuse a file whose other tensors are wanted.
+    /// The type with this name in a safetensors header. An unknown name gives a type with `bytes` 0, so that a file with one
+    /// such tensor can still be opened for its others.
     pub fn from_safetensors(name: &str) -> TensorType {
         // Block formats of GGUF do not exist in safetensors, even if a file writes their name.
         if let Some(&(number, name, block, bytes)) = GGML.iter().find(|t| t.1 == name && t.2 == 1) {
@@ -93,8 +93,8 @@ impl TensorType {
         }
     }
 
-    /// Bytes of a tensor with these dimensions (innermost first), if a row is whole blocks and nothing overflows.
-    /// No dimensions at all is a single element.
+    /// Bytes of a tensor with these dimensions (innermost first), if rows are whole blocks and nothing overflows. A tensor
+    /// without dimensions has one element.
     pub fn tensor_bytes(&self, dims: &[u64]) -> Option<u64> {
         let elements = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d))?;
         let row = dims.first().copied().unwrap_or(1);

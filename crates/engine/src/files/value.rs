@@ -1,10 +1,10 @@
-//! What a model file is made of: metadata values and tensor descriptions.
+//! The contents of a model file: metadata values and tensor descriptions.
 
 use std::collections::BTreeMap;
 
 use super::types::TensorType;
 
-/// One metadata value of a model file (the value types of GGUF; JSON configurations are mapped to the same).
+/// One metadata value of a model file. The variants are the value types of GGUF; JSON configurations are mapped to them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Any unsigned integer.
@@ -13,7 +13,7 @@ pub enum Value {
     I64(i64),
     /// f32 or f64.
     F64(f64),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// UTF-8 text (checked).
     Str(String),
@@ -23,20 +23,20 @@ pub enum Value {
     Ints(Vec<i64>),
     /// An array of floats (converted).
     Floats(Vec<f64>),
-    /// An array of truth values.
+    /// An array of booleans.
     Bools(Vec<bool>),
 }
 
 /// Metadata by key, in the order of the keys: `general.architecture`, `llama.block_count`, `tokenizer.ggml.tokens`, …
 pub type Metadata = BTreeMap<String, Value>;
 
-/// What a model file is.
+/// The kind of a model file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
-    /// GGUF, one file or several parts; all metadata inside.
+    /// GGUF, in one file or in several parts. The file has the configuration and the tokenizer too.
     Gguf,
-    /// A folder with `config.json` and safetensors; names and row order of Hugging Face.
+    /// A folder with `config.json` and safetensors files. Tensors have the names and the row order of Hugging Face.
     HuggingFace,
     /// One safetensors file without a configuration.
     Safetensors,
@@ -47,15 +47,15 @@ pub enum Kind {
 pub struct TensorInfo {
     /// Name in the file, unique.
     pub name: String,
-    /// Dimensions, innermost first as in GGUF: `[k, rows, …]`, for safetensors too. Empty for a single number.
+    /// Dimensions, innermost first as in GGUF: `[k, rows, …]`, for safetensors too. Empty for a single element.
     pub dims: Vec<u64>,
-    /// How the numbers are stored.
+    /// Storage type of the elements.
     pub kind: TensorType,
     /// Bytes of the data.
     pub bytes: usize,
-    /// Index of the file it is in, see `ModelFile::parts`.
+    /// Index of the file that holds the tensor, in `ModelFile::parts`.
     pub part: usize,
-    /// Start of the data in that file.
+    /// Byte at which the data starts in that file.
     pub(super) offset: usize,
 }
 

@@ -1,12 +1,12 @@
-//! Gemma 3: scaled embeddings, q and k normed, norms before and after each block, five layers with a sliding window
-//! (and their own rotary base) to one without.
+//! Gemma 3: scaled embeddings, RMS norms of q and k, norms before and after each block. Five layers with a sliding window,
+//! which have their own rotary base, are followed by one layer without a window.
 
 use onetrip_core::graph::ValueId;
 
 use crate::graph_builder::{BuildError, GraphBuilder, Unary};
 use onetrip_core::ops::rope::frequencies::{RopeConfig, Scaling};
 
-/// Builds the model's graph; gives the logits.
+/// Adds the ops of the model to the graph; returns the logits.
 pub fn define(p: &mut GraphBuilder) -> Result<ValueId, BuildError> {
     let c = p.config;
     let global = p.rope_table(&c.rope)?;

@@ -1,10 +1,10 @@
-//! Llama 2 and 3, SmolLM2, Mistral: norm, rotary attention with grouped heads, norm, gated feed-forward.
+//! Llama 2 and 3, SmolLM2, Mistral. A layer is: norm, grouped-query attention with rotary embedding, norm, gated feed-forward.
 
 use onetrip_core::graph::ValueId;
 
 use crate::graph_builder::{BuildError, GraphBuilder, Unary};
 
-/// Builds the model's graph; gives the logits.
+/// Adds the ops of the model to the graph; returns the logits.
 pub fn define(p: &mut GraphBuilder) -> Result<ValueId, BuildError> {
     let c = p.config;
     let rope = p.rope_table(&c.rope)?;

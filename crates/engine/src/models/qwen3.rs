@@ -1,10 +1,10 @@
-//! Qwen 3: q and k are normed head by head before they are rotated.
+//! Qwen 3: like Llama, with an RMS norm of each head of q and k before the rotary embedding.
 
 use onetrip_core::graph::ValueId;
 
 use crate::graph_builder::{BuildError, GraphBuilder, Unary};
 
-/// Builds the model's graph; gives the logits.
+/// Adds the ops of the model to the graph; returns the logits.
 pub fn define(p: &mut GraphBuilder) -> Result<ValueId, BuildError> {
     let c = p.config;
     let rope = p.rope_table(&c.rope)?;

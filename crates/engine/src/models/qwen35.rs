@@ -1,17 +1,18 @@
-//! Qwen 3.5: three layers with a gated delta net to one with full attention. The delta net keeps a matrix a head instead
-//! of a cache that grows, and sees its last inputs through a short convolution; attention rotates a part of each head
-//! and multiplies what it gives by a gate that comes with the queries.
+//! Qwen 3.5: three layers with a gated delta net, then one with full attention. A delta net keeps one matrix for each head
+//! instead of a KV cache that grows, and sees its last inputs through a short convolution. Attention rotates only a part of
+//! each head, and its output is multiplied by a gate that the same projection makes as the queries.
 
 use onetrip_core::graph::ValueId;
 
 use crate::config::Recurrent;
 use crate::graph_builder::{BuildError, GraphBuilder, Unary};
 
-/// Builds the model's graph; gives the logits.
+/// Adds the ops of the model to the graph; returns the logits.
 pub fn define(p: &mut GraphBuilder) -> Result<ValueId, BuildError> {
     let c = p.config;
     let r = p.recurrent()?;
-    // Several sections of positions (text, height, width) are one and the same for text.
+    // The rotary embedding has sections for positions in text, height and width. For text all three positions are equal, so
+    // one table is enough.
     let rope = p.rope_table(&c.rope)?;
     let mut x = p.embed()?;
     for layer in 0..c.layers {

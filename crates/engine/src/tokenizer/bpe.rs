@@ -1,7 +1,7 @@
-//! Byte-level BPE with a merge list: GPT-2's scheme and its descendants.
+//! Byte-level BPE with a merge list, as in GPT-2 and its successors.
 //!
-//! A pre-tokenizer cuts the text into words, each byte of a word becomes one printable character, and the `tokenizers`
-//! crate's BPE model merges them.
+//! A pre-tokenizer cuts the text into words, each byte of a word is written as one printable character, and the BPE model of
+//! the `tokenizers` crate merges the characters.
 
 use std::sync::OnceLock;
 
@@ -15,21 +15,23 @@ use super::table::byte_to_char;
 const GPT2: &str = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+";
 const LLAMA3: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 const QWEN2: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// Qwen 2's, with combining marks as parts of words. Ids were compared with llama.cpp's on another model's vocabulary.
+/// The pattern of Qwen 2, with combining marks as parts of words. Its ids were compared with those of llama.cpp, on the
+/// vocabulary of another model.
 const QWEN35: &str = r"(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// A pre-tokenizer: names in `tokenizer.ggml.pre` that cut text in the same way.
+/// A pre-tokenizer, with all values of `tokenizer.ggml.pre` that stand for it.
 struct Pre {
     names: &'static [&'static str],
-    /// Applied one after the other, each to the pieces that the one before left; what does not match stays as it is.
+    /// Regular expressions, applied in order: each cuts the segments that the one before has made. Text between matches is a
+    /// segment too.
     patterns: &'static [&'static str],
-    /// A word that is a token is that token, whatever the merges say.
+    /// A word that is in the vocabulary becomes that token without any merge.
     whole_words: bool,
-    /// Whether such files ask for a BOS when they do not say.
+    /// Whether BOS is added to prompts for files that do not say so themselves.
     add_bos: bool,
 }
 
-/// The first name of each row is the one that error messages list.
+/// All pre-tokenizers. Error messages list the first name of each.
 const PRES: &[Pre] = &[
     Pre {
         names: &[
@@ -75,21 +77,21 @@ const PRES: &[Pre] = &[
     },
 ];
 
-/// The compiled patterns of each row of [`PRES`], made when first needed: compiling takes longer than building a small
-/// tokenizer.
+/// The compiled patterns of each pre-tokenizer in [`PRES`]. They are compiled when first needed, because that takes longer than
+/// building a small tokenizer.
 static COMPILED: [OnceLock<Vec<Pattern>>; PRES.len()] = [const { OnceLock::new() }; PRES.len()];
 
 /// A compiled pattern.
 struct Pattern {
     regex: SysRegex,
-    /// Every text is matched from end to end, so that a rest means that the engine gave up.
+    /// The pattern covers every text from end to end; text that is left over then means that the regex engine gave up.
     covers: bool,
 }
 
 impl Pattern {
     fn new(pattern: &str) -> Result<Pattern, TokenizerError> {
         let regex = SysRegex::new(pattern).map_err(|e| TokenizerError::Encode(e.to_string()))?;
-        // Letters, digits, signs and, as the last alternative, any space: the patterns that end so leave nothing out.
+        // Patterns that end with this alternative match letters, digits, other signs and any white space: all of a text.
         Ok(Pattern { regex, covers: pattern.ends_with(r"|\s+") })
     }
 }
@@ -101,7 +103,7 @@ pub(super) struct ByteLevelBpe {
 }
 
 impl ByteLevelBpe {
-    /// `pre` is the value of `tokenizer.ggml.pre`; each merge is two tokens with one space between.
+    /// `pre` is the value of `tokenizer.ggml.pre`; each merge is two tokens with one space between them.
     pub(super) fn new(pre: &str, tokens: &[String], merges: &[String]) -> Result<Self, TokenizerError> {
         let found = PRES.iter().zip(&COMPILED).find(|(kind, _)| kind.names.contains(&pre));
         let (kind, compiled) = found.ok_or_else(|| TokenizerError::Unsupported {
@@ -138,7 +140,7 @@ impl ByteLevelBpe {
             joined.clear();
             joined.push_str(left);
             joined.push_str(right);
-            // The crate's builder trusts that the joined token exists: check it here.
+            // The builder of the crate does not check that both tokens and the merged one exist.
             for part in [left, right, joined.as_str()] {
                 if part.is_empty() || !vocab.contains_key(part) {
                     return Err(bad(format!("needs the token {part:?}, which is not in tokenizer.ggml.tokens")));
@@ -152,12 +154,12 @@ impl ByteLevelBpe {
         Ok(ByteLevelBpe { patterns, model, add_bos: kind.add_bos })
     }
 
-    /// Whether files with this pre-tokenizer ask for a BOS when they do not say.
+    /// Whether BOS is added to prompts for files with this pre-tokenizer that do not say so themselves.
     pub(super) fn adds_bos(&self) -> bool {
         self.add_bos
     }
 
-    /// Appends the ids of `text`. A byte that no token stands for gives none, as in llama.cpp.
+    /// Appends the ids of `text`. A byte without a token in the vocabulary is dropped, as in llama.cpp.
     pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), TokenizerError> {
         let mut word = String::new();
         for piece in self.words(text) {
@@ -183,7 +185,7 @@ impl ByteLevelBpe {
     }
 }
 
-/// The matches of `pattern` in `text` and what is between them, in order.
+/// Appends the matches of `pattern` in `text`, and the text between them, in order.
 fn cut<'t>(pattern: &Pattern, text: &'t str, out: &mut Vec<&'t str>) {
     let mut rest = text;
     let mut window = text.len();
@@ -198,11 +200,11 @@ fn cut<'t>(pattern: &Pattern, text: &'t str, out: &mut Vec<&'t str>) {
             out.push(&part[at..]);
             at = part.len();
         } else if at < part.len() {
-            // The engine gave up, without a word, on about a million characters that match in many ways. From here on
-            // the text is cut in windows; nothing in a window can make it give up.
+            // The regex engine stops without an error after about a million characters that can match in many ways. From here
+            // on the text is matched in windows, which are too short for that.
             window = WINDOW;
         } else if part.len() < rest.len() && last > 0 {
-            // The last word of a window may go on behind it.
+            // The last word of a window may continue after its end, so the next window begins with it again.
             out.pop();
             at = last;
         }
@@ -210,5 +212,5 @@ fn cut<'t>(pattern: &Pattern, text: &'t str, out: &mut Vec<&'t str>) {
     }
 }
 
-/// Bytes, far below what the regular-expression engine can do.
+/// Bytes in a window: far fewer than the regex engine can match at once.
 const WINDOW: usize = 1 << 16;

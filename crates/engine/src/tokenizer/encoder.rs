@@ -1,4 +1,4 @@
-//! A tokenizer: text to ids, and what each id is.
+//! The tokenizer: encodes text to ids, and tells the bytes and the kind of each id.
 
 use super::bpe::ByteLevelBpe;
 use super::error::TokenizerError;
@@ -7,37 +7,37 @@ use super::special::{Matcher, Part, Special};
 use super::spm::ScoredBpe;
 use super::table::{Table, TokenKind};
 
-/// What turns a stretch of text without special tokens into ids.
+/// The algorithm that encodes text without special tokens.
 pub(super) enum Model {
     /// Byte-level BPE from GGUF metadata.
     Bpe(Box<ByteLevelBpe>),
     /// SentencePiece BPE by scores from GGUF metadata.
     Spm(Box<ScoredBpe>),
-    /// A whole pipeline from a `tokenizer.json`; it finds special tokens itself.
+    /// The pipeline of a `tokenizer.json`; unlike the others it finds special tokens itself.
     Json(Box<Pipeline>),
 }
 
-/// A tokenizer, ready to encode and decode. It is shared freely between threads.
+/// A tokenizer, ready to encode and decode. Threads can share one.
 pub struct Tokenizer {
     pub(super) table: Table,
     pub(super) model: Model,
     pub(super) matcher: Matcher,
-    /// One flag a token: generation ends here.
+    /// For each id, whether generation ends at this token.
     pub(super) ends: Vec<bool>,
     pub(super) bos: Option<u32>,
     pub(super) eos: Option<u32>,
     pub(super) add_bos: bool,
     pub(super) add_eos: bool,
-    /// SentencePiece puts a space before the first word; decoding from the start takes it away again.
+    /// Encoding puts a space before the first word (SentencePiece); decoding from the start removes it again.
     pub(super) space_prefix: bool,
     pub(super) chat_template: Option<String>,
 }
 
 impl Tokenizer {
-    /// The ids of `text`.
+    /// Encodes `text`.
     ///
     /// # Errors
-    /// Only where the `tokenizers` crate gives up on a text (a regular expression that runs out of its limit).
+    /// The `tokenizers` crate fails on the text, for instance because a regular expression exceeds its limit.
     pub fn encode(&self, text: &str, special: Special) -> Result<Vec<u32>, TokenizerError> {
         let mut ids = Vec::new();
         if special.add && self.add_bos {
@@ -45,7 +45,7 @@ impl Tokenizer {
         }
         if let Model::Json(pipeline) = &self.model {
             let body = pipeline.encode(text, special)?;
-            // The pipeline's own template may have added the BOS already.
+            // If the template of the pipeline has added BOS too, one of the two is dropped.
             let start = usize::from(!ids.is_empty() && body.first() == ids.first());
             ids.extend_from_slice(&body[start..]);
         } else {
@@ -73,23 +73,23 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// The bytes that a token stands for: not always whole UTF-8 characters; the name of a control token; U+FFFD for an
-    /// id outside the vocabulary; nothing for an unused one.
+    /// The bytes of a token, which may be part of a UTF-8 character. For a control token they are its name, for an id outside
+    /// the vocabulary U+FFFD, and for an unused id nothing.
     pub fn token_bytes(&self, id: u32) -> &[u8] {
         self.table.bytes(id).unwrap_or("\u{FFFD}".as_bytes())
     }
 
-    /// How many ids there are, holes included: ids are below this number.
+    /// Number of ids, with unused ones; every id is below this number.
     pub fn vocab_size(&self) -> usize {
         self.table.len()
     }
 
-    /// The beginning-of-sequence token.
+    /// The beginning-of-sequence token, if the model has one.
     pub fn bos(&self) -> Option<u32> {
         self.bos
     }
 
-    /// The end-of-sequence token. Generation ends at more than this one: see [`Tokenizer::is_end`].
+    /// The end-of-sequence token, if the model has one. Generation may end at other tokens too: see [`Tokenizer::is_end`].
     pub fn eos(&self) -> Option<u32> {
         self.eos
     }
@@ -99,23 +99,24 @@ impl Tokenizer {
         self.add_bos
     }
 
-    /// Whether generation ends at this token: end of sequence, of turn, of message, by the file's metadata or by name.
+    /// Whether generation ends at this token. It does at the end of a sequence, turn or message, which are known by the
+    /// metadata of the file or by the names of tokens.
     pub fn is_end(&self, id: u32) -> bool {
         self.ends.get(id as usize).copied().unwrap_or(false)
     }
 
-    /// Whether a reader should not see this token (control and unknown tokens).
+    /// Whether decoded text leaves this token out (control and unknown tokens).
     pub fn is_special(&self, id: u32) -> bool {
         matches!(self.table.kind(id), Some(TokenKind::Control | TokenKind::Unknown))
     }
 
-    /// What kind of token this is; `None` outside the vocabulary.
+    /// The kind of a token; `None` for an id outside the vocabulary.
     pub fn kind(&self, id: u32) -> Option<TokenKind> {
         self.table.kind(id)
     }
 
-    /// The chat template that came with the tokenizer: Jinja source for [`crate::chat::ChatTemplate`]. An empty one is
-    /// none.
+    /// The chat template that comes with the tokenizer, as Jinja source for [`crate::chat::ChatTemplate`]; `None` if it is
+    /// empty.
     pub fn chat_template(&self) -> Option<&str> {
         self.chat_template.as_deref().filter(|source| !source.trim().is_empty())
     }

@@ -1,4 +1,4 @@
-//! Why a tokenizer cannot be built or used.
+//! Errors of tokenizers.
 
 /// Why a tokenizer cannot be built or used. Every message is one line that names the place.
 #[derive(Debug, thiserror::Error)]
@@ -9,12 +9,12 @@ pub enum TokenizerError {
         /// The metadata key.
         key: &'static str,
     },
-    /// A key is there and its value cannot be used.
+    /// The value of a key cannot be used.
     #[error("key `{key}`: {problem}")]
     Invalid {
         /// The metadata key, or the part of `tokenizer.json`.
         key: &'static str,
-        /// What is wrong, in words.
+        /// The reason, in words.
         problem: String,
     },
     /// A kind of tokenizer that onetrip does not build.
@@ -24,18 +24,18 @@ pub enum TokenizerError {
         key: &'static str,
         /// The value found.
         value: String,
-        /// The values that would work.
+        /// The supported values, in words.
         supported: String,
     },
     /// A tokenizer file that cannot be read or parsed.
     #[error("{path}: {problem}")]
     File {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What is wrong, in words.
+        /// The reason, in words.
         problem: String,
     },
-    /// A text that the tokenizer gives up on.
+    /// A text that cannot be encoded; the field has the error of the `tokenizers` crate.
     #[error("the text cannot be tokenized: {0}")]
     Encode(String),
 }

@@ -1,4 +1,4 @@
-//! The tokenizer of a GGUF file, out of its metadata.
+//! Builds the tokenizer of a GGUF file from its metadata.
 
 use super::bpe::ByteLevelBpe;
 use super::encoder::{Model, Tokenizer};
@@ -20,8 +20,9 @@ const EOT: &str = "tokenizer.ggml.eot_token_id";
 const EOM: &str = "tokenizer.ggml.eom_token_id";
 const UNKNOWN: &str = "tokenizer.ggml.unknown_token_id";
 
-/// Names under which models end a turn, a message or a text. Such a token ends generation even where the file names
-/// only one end token (chat models often name the end of text and stop at the end of the turn).
+/// Names of tokens with which models end a turn, a message or a text. Such a token ends generation even where the metadata has
+/// another end token: the files of chat models often have the end of text there, while the model ends its turn with its own
+/// token.
 const END_NAMES: &[&str] = &[
     "</s>",
     "<eos>",
@@ -43,8 +44,8 @@ const END_NAMES: &[&str] = &[
 
 /// Whether a token of this kind and name ends generation.
 ///
-/// A plain piece of text of that spelling does not, and neither does `</s>` as a user-defined token: Qwen has it as text
-/// and Gemma as an HTML tag. (llama.cpp goes by the name alone there, and makes a control token of it.)
+/// A normal token with such a name does not end generation, nor does `</s>` as a user-defined token: Qwen has it as text and
+/// Gemma as an HTML tag. (llama.cpp decides by the name alone there, and makes it a control token.)
 pub(super) fn ends_by_name(kind: TokenKind, name: &[u8]) -> bool {
     let may_end = match kind {
         TokenKind::Control | TokenKind::Unknown => true,
@@ -104,7 +105,7 @@ pub(super) fn build(metadata: &Metadata) -> Result<Tokenizer, TokenizerError> {
             let merges: &[String] = match metadata.get(MERGES) {
                 None => return Err(TokenizerError::Missing { key: MERGES }),
                 Some(Value::Strs(merges)) => merges,
-                // An empty array may have been read as any type.
+                // The reader may have given an empty array any element type.
                 Some(value) if array_length(value) == Some(0) => &[],
                 Some(_) => return Err(invalid(MERGES, "not an array of strings")),
             };
@@ -189,7 +190,8 @@ fn kinds(metadata: &Metadata, vocabulary: usize) -> Result<Option<Vec<TokenKind>
     }
 }
 
-/// Without types: the ids that the metadata names are control tokens, byte tokens show by their spelling.
+/// Guesses kinds of tokens for a file without token types: ids that the metadata names are control tokens, and byte tokens are
+/// known by their spelling.
 fn guess_kinds(tokens: &[String], control: &[Option<u32>], unknown: Option<u32>, spelling: Spelling) -> Vec<TokenKind> {
     let by_text = |token: &String| {
         let is_byte = spelling == Spelling::SentencePiece && byte_token(token).is_some();
@@ -211,7 +213,7 @@ fn scores(metadata: &Metadata, vocabulary: usize) -> Result<Vec<f32>, TokenizerE
         None => Err(TokenizerError::Missing { key: SCORES }),
         Some(Value::Floats(scores)) => {
             check_length(SCORES, scores.len(), vocabulary)?;
-            // Adding 0 makes one zero of the two, so that they tie.
+            // Adding 0 turns -0 into +0, so that the two compare as equal.
             Ok(scores.iter().map(|score| *score as f32 + 0.0).collect())
         }
         Some(_) => Err(invalid(SCORES, "not an array of floats")),

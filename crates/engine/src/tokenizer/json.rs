@@ -1,4 +1,4 @@
-//! The tokenizer of a Hugging Face folder: `tokenizer.json` with the `tokenizers` crate, and the files beside it.
+//! The tokenizer of a Hugging Face folder: the `tokenizers` crate reads `tokenizer.json`, this module the files beside it.
 
 use std::borrow::Cow;
 mod check;
@@ -20,7 +20,7 @@ use super::special::Matcher;
 use super::table::{Spelling, Table, TokenKind, byte_token};
 use pipeline::Pipeline;
 
-/// What of `tokenizer.json` has to be looked at besides what the crate reads.
+/// Those fields of `tokenizer.json` that are checked here, in addition to what the crate reads.
 #[derive(Deserialize)]
 struct Shape<'a> {
     #[serde(borrow)]
@@ -68,14 +68,14 @@ struct VocabularyShape<'a> {
     highest: u32,
 }
 
-/// A merge is one string with a space, or a pair. (Written out: serde's untagged enums copy everything first, which
-/// takes seconds for half a million merges.)
+/// A merge: one string with a space, or a pair of strings. Its `Deserialize` is written by hand, because serde's untagged enums
+/// copy every value first, which takes seconds for half a million merges.
 enum MergeShape<'a> {
     Joined(Cow<'a, str>),
     Pair(Text<'a>, Text<'a>),
 }
 
-/// A string that is borrowed from the file where it has no escapes.
+/// A string, borrowed from the file if it has no escapes.
 #[derive(Deserialize, PartialEq, Eq, Hash)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
@@ -154,7 +154,7 @@ pub(super) fn from_slice(bytes: &[u8]) -> Result<Tokenizer, TokenizerError> {
 }
 
 fn file_error(path: &Path, problem: &str) -> TokenizerError {
-    // One line, whatever a parser said.
+    // Error texts are one line; those of parsers may have several.
     let problem = problem.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     TokenizerError::File { path: path.display().to_string(), problem }
 }
@@ -167,10 +167,10 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
     check::post_processor(&shape.post_processor)?;
     check::decoder(&shape.decoder)?;
     let mut pipeline = tokenizers::Tokenizer::from_bytes(bytes).map_err(|e| e.to_string())?;
-    // Both would change the ids of a long prompt without a word.
+    // Truncation and padding are switched off: they would silently change the ids of a prompt.
     pipeline.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
 
-    // The crate numbers added tokens by itself and does not mind what the file says.
+    // The crate assigns ids to added tokens itself and ignores those in the file; if the two differ, the file is refused.
     for token in &shape.added_tokens {
         let given = pipeline.token_to_id(&token.content);
         if given != Some(token.id) {
@@ -192,7 +192,7 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
             *end = true;
         }
     }
-    // Whether the pipeline's own template adds a BOS shows on an empty text.
+    // Encoding an empty text shows whether the template of the pipeline adds BOS.
     let empty = pipeline.encode_fast("", true).map_err(|e| e.to_string())?;
     if let Some(id) = empty.get_ids().iter().find(|id| **id as usize >= table.len()) {
         return Err(format!("post_processor: the template adds id {id}, which is outside the vocabulary"));
@@ -212,7 +212,7 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
     })
 }
 
-/// What the crate's BPE takes for granted.
+/// Checks what the BPE model of the crate assumes without checking.
 fn check_model(model: &ModelShape) -> Result<(), String> {
     if model.kind != "BPE" {
         return Err(format!("model.type is {:?}, which is not supported; supported is BPE", model.kind));
@@ -228,19 +228,19 @@ fn check_model(model: &ModelShape) -> Result<(), String> {
     if tokens.is_empty() {
         return Err("model.vocab: the vocabulary is empty".to_owned());
     }
-    // Real vocabularies have few holes; a stray id must not size the table of tokens.
+    // Real vocabularies have few unused ids. The check keeps one huge id from making the table of tokens huge.
     if model.vocab.highest as usize > 4 * tokens.len() + 65_536 {
         return Err(format!("model.vocab: id {} in a vocabulary of {} tokens", model.vocab.highest, tokens.len()));
     }
     if let Some(unknown) = model.unk_token.as_deref().filter(|unknown| !tokens.contains(*unknown)) {
         return Err(format!("model.unk_token: {unknown:?} is not in model.vocab"));
     }
-    // The crate joins the two halves of a merge in a buffer as long as the longest token, and trusts that they fit.
+    // The crate joins the two halves of a merge in a buffer as long as the longest token, without checking that they fit.
     let mut joined = String::new();
     for (number, merge) in model.merges.iter().enumerate() {
         let (left, right) = match merge {
             MergeShape::Pair(left, right) => (left.0.as_ref(), right.0.as_ref()),
-            // Comment lines are skipped by the crate.
+            // The crate skips comment lines too.
             MergeShape::Joined(both) if both.starts_with("#version") => continue,
             MergeShape::Joined(both) => {
                 both.split_once(' ').ok_or_else(|| format!("model.merges: merge {number} is not two tokens"))?
@@ -302,7 +302,7 @@ fn table(pipeline: &tokenizers::Tokenizer, decoder: &DecoderKind) -> Result<Tabl
     let mut by_id: Vec<(u32, &str)> = vocabulary.iter().map(|(text, id)| (*id, text.as_str())).collect();
     by_id.sort_unstable();
     let highest = by_id.last().map_or(0, |(id, _)| *id as usize);
-    // Again, now with the added tokens.
+    // The same check as for the vocabulary, now with the added tokens.
     if highest > 4 * by_id.len() + 65_536 {
         return Err(format!("token id {highest} in a vocabulary of {} tokens", by_id.len()));
     }
@@ -312,7 +312,7 @@ fn table(pipeline: &tokenizers::Tokenizer, decoder: &DecoderKind) -> Result<Tabl
             table.push("", TokenKind::Unused, Spelling::Plain);
         }
         if table.len() > id as usize {
-            // A second text of the same id: the first one stays.
+            // If two texts have the same id, the first is kept.
             continue;
         }
         let kind = match added.get(&id) {
@@ -321,7 +321,7 @@ fn table(pipeline: &tokenizers::Tokenizer, decoder: &DecoderKind) -> Result<Tabl
             None if decoder.byte_fallback && byte_token(text).is_some() => TokenKind::Byte,
             None => TokenKind::Normal,
         };
-        // Unlike GGUF, this format writes the spaces of added tokens as it writes all others.
+        // Unlike in GGUF, spaces in added tokens are written as in all other tokens here.
         match kind {
             TokenKind::UserDefined if decoder.spelling == Spelling::SentencePiece => {
                 table.push(&text.replace(super::table::SPACE, " "), kind, decoder.spelling);
@@ -333,7 +333,7 @@ fn table(pipeline: &tokenizers::Tokenizer, decoder: &DecoderKind) -> Result<Tabl
 }
 
 impl Config {
-    /// Reads the files beside `tokenizer.json`; each may be missing, none may be broken.
+    /// Reads the files beside `tokenizer.json`. Each may be missing, but one that cannot be parsed is an error.
     fn read(folder: &Path) -> Result<Config, TokenizerError> {
         let mut config = Config::default();
         if let Some(json) = read_json(&folder.join("tokenizer_config.json"))? {
@@ -368,14 +368,14 @@ fn read_json(path: &Path) -> Result<Option<Value>, TokenizerError> {
     serde_json::from_slice(&bytes).map(Some).map_err(|e| file_error(path, &e.to_string()))
 }
 
-/// A token is written as its text, or as an object with the text in `content`.
+/// The text of a token, which is written as a string or as an object with the text in `content`.
 fn token_text(value: Option<&Value>) -> Option<String> {
     let value = value?;
     let text = value.as_str().or_else(|| value.get("content").and_then(Value::as_str));
     text.map(str::to_owned)
 }
 
-/// A chat template is one text, or a list of named ones of which `default` is meant.
+/// The text of a chat template, which is one string, or the one named `default` in a list of templates.
 fn template_text(value: Option<&Value>) -> Option<String> {
     match value? {
         Value::String(text) => Some(text.clone()),

@@ -1,8 +1,8 @@
-//! Finding the text of special tokens inside a text.
+//! Finds special tokens that are written out in a text.
 
 use std::collections::HashMap;
 
-/// How `Tokenizer::encode` treats special tokens: two separate choices.
+/// How `Tokenizer::encode` treats special tokens; the two choices are independent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Special {
     /// Put the beginning-of-sequence token before (and the end-of-sequence token after) the text, where the model asks for it.
@@ -12,41 +12,41 @@ pub struct Special {
 }
 
 impl Special {
-    /// The text alone: nothing added, control tokens are read as plain text.
+    /// For plain text: adds no tokens and reads the text of control tokens as plain text.
     pub const NONE: Special = Special { add: false, parse: false };
-    /// A prompt: both. (A rendered chat template brings its own BOS: use [`Special::TEMPLATE`].)
+    /// For a prompt: adds BOS and reads control tokens. (A rendered chat template has its own BOS: use [`Special::TEMPLATE`].)
     pub const PROMPT: Special = Special { add: true, parse: true };
-    /// A rendered chat template: nothing added, control tokens read as such.
+    /// For a rendered chat template: adds no tokens, but reads control tokens.
     pub const TEMPLATE: Special = Special { add: false, parse: true };
 }
 
 use super::table::{Table, TokenKind};
 
-/// A stretch of the text: one special token, or text without any.
+/// A segment of a text: one special token, or text without special tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Part<'t> {
     Token(u32),
     Text(&'t str),
 }
 
-/// Cuts special tokens out of a text, the longest first over the whole text, and from left to right for one length.
-/// (llama.cpp's order, which differs from leftmost-longest where tokens overlap.)
+/// Finds special tokens in a text: the longest ones first in the whole text, then shorter ones in the rest; tokens of one
+/// length from left to right. This is the order of llama.cpp; it differs from leftmost-longest where tokens overlap.
 #[derive(Default)]
 pub(super) struct Matcher {
-    /// Longest first.
+    /// Tokens by length, the longest first.
     lengths: Vec<OneLength>,
 }
 
 /// The special tokens whose text has one length in bytes.
 struct OneLength {
     length: usize,
-    /// Which bytes such a token can begin with: most positions of a text are ruled out by this.
+    /// For each byte, whether a token of this length begins with it. Most positions of a text are ruled out without a look-up.
     first: [bool; 256],
     tokens: HashMap<Vec<u8>, (u32, bool)>,
 }
 
 impl Matcher {
-    /// Control and unknown tokens (found only where asked for) and user-defined ones (always found).
+    /// A matcher for control and unknown tokens (found only with `parse`) and for user-defined tokens (always found).
     pub(super) fn new(table: &Table) -> Matcher {
         let mut lengths: Vec<OneLength> = Vec::new();
         for (id, kind, text) in table.iter() {
@@ -70,7 +70,7 @@ impl Matcher {
         Matcher { lengths }
     }
 
-    /// The parts of `text` in order, without empty ones. With `parse` off only user-defined tokens are found.
+    /// The segments of `text` in order, without empty ones. Without `parse`, only user-defined tokens are found.
     pub(super) fn split<'t>(&self, text: &'t str, parse: bool) -> Vec<Part<'t>> {
         let mut parts = vec![Part::Text(text)];
         for one in &self.lengths {
@@ -103,7 +103,7 @@ impl OneLength {
             };
             match found {
                 Some(&(id, _)) => {
-                    // A token's text is whole characters, so both ends are character boundaries.
+                    // The text of a token is whole characters, so `start` and `at` are character boundaries.
                     out.push(Part::Text(text.get(start..at).unwrap_or_default()));
                     out.push(Part::Token(id));
                     at += self.length;

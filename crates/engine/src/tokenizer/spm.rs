@@ -1,7 +1,7 @@
-//! SentencePiece BPE: pieces are merged by the score of what they make, the best first.
+//! SentencePiece BPE: of all neighbouring symbols whose joined text is a token, those with the best token score merge first.
 //!
-//! GGUF files of this kind hold scores and no merge list, so this is written here rather than taken from the
-//! `tokenizers` crate: any two neighbours may merge if their joined text is a token, and equal scores must tie.
+//! GGUF files of this kind have scores but no merge list. The BPE of the `tokenizers` crate needs a merge list, in which no two
+//! merges can have the same rank as equal scores do here; so the algorithm is written in this module.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashMap};
@@ -14,11 +14,11 @@ pub(super) struct ScoredBpe {
     scores: Vec<f32>,
     /// The token of each raw byte, or the unknown token where the vocabulary has none.
     bytes: [u32; 256],
-    /// The longest token in bytes: longer texts need no look-up.
+    /// Bytes of the longest token; a longer text is no token and needs no look-up.
     longest: usize,
 }
 
-/// A piece of the text on its way to being a token: a range, linked to its neighbours.
+/// A byte range of the text that is going to be a token or part of one, linked to its neighbours.
 struct Symbol {
     start: usize,
     end: usize,
@@ -28,7 +28,7 @@ struct Symbol {
 
 const NONE: usize = usize::MAX;
 
-/// Two neighbours that could become one token. The order of the heap: best score, then leftmost.
+/// A candidate: two neighbours whose joined text is a token. The heap orders candidates by score, then leftmost first.
 struct Merge {
     score: f32,
     left: usize,
@@ -57,13 +57,13 @@ impl PartialEq for Merge {
 impl Eq for Merge {}
 
 impl ScoredBpe {
-    /// `scores` has one score a token (checked by the caller). `unknown` stands for bytes that have no token.
+    /// `scores` has one score for each token (the caller has checked it). Bytes without a token are encoded as `unknown`.
     pub(super) fn new(tokens: &[String], scores: Vec<f32>, unknown: Option<u32>) -> Result<Self, TokenizerError> {
         let mut ids = HashMap::with_capacity(tokens.len());
         let mut bytes = [None; 256];
         let mut longest = 0;
         for (id, token) in (0u32..).zip(tokens) {
-            // The last of two equal tokens is the one that text becomes.
+            // If two tokens have the same text, the last one is used for encoding.
             ids.insert(token.as_str().into(), id);
             longest = longest.max(token.len());
             if let Some(byte) = byte_token(token) {
@@ -117,7 +117,7 @@ impl ScoredBpe {
             (1..symbols.len()).filter_map(|right| self.candidate(text, &symbols, right - 1, right)).collect();
         while let Some(merge) = queue.pop() {
             let (left, right) = (merge.left, merge.right);
-            // A symbol that was merged away is empty; one that has grown makes this candidate stale.
+            // A symbol that was merged into another is empty. If one of the two has grown since, the candidate is out of date.
             let (start, end) = (symbols[left].start, symbols[right].end);
             let alive = symbols[left].start < symbols[left].end && symbols[right].start < symbols[right].end;
             if !alive || end - start != merge.length {

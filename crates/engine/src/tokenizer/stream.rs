@@ -1,9 +1,9 @@
-//! Decoding token by token: only whole characters come out.
+//! Decodes token by token and returns only whole characters.
 
 use super::encoder::Tokenizer;
 
-/// Turns bytes that arrive in pieces into text. A character that is still incomplete waits for its rest; bytes that can
-/// never become a character are U+FFFD at once. What comes out in total equals `String::from_utf8_lossy` of the whole.
+/// Decodes UTF-8 bytes that arrive bit by bit. The bytes of an incomplete character are kept until its rest arrives; bytes that
+/// cannot become a character give U+FFFD at once. The whole output equals `String::from_utf8_lossy` of all bytes.
 #[derive(Clone, Debug, Default)]
 pub struct Utf8Buffer {
     /// At most three bytes: the beginning of one character.
@@ -40,7 +40,7 @@ impl Utf8Buffer {
         text
     }
 
-    /// Ends the text: a character that never got its rest is one U+FFFD.
+    /// Ends the text; a character that is still incomplete becomes one U+FFFD.
     pub fn flush(&mut self) -> String {
         let unfinished = !std::mem::take(&mut self.pending).is_empty();
         if unfinished { char::REPLACEMENT_CHARACTER.to_string() } else { String::new() }
@@ -48,8 +48,8 @@ impl Utf8Buffer {
 }
 
 impl Tokenizer {
-    /// The text of `ids` as a reader should see it: control tokens left out, and without the space that SentencePiece
-    /// puts before the first word. Bytes that are not UTF-8, and ids outside the vocabulary, become U+FFFD.
+    /// The text of `ids` for readers: without control tokens, and without the space that SentencePiece puts before the first
+    /// word. Bytes that are not UTF-8, and ids outside the vocabulary, become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> String {
         let mut stream = self.stream_from_start();
         let mut text: String = ids.iter().map(|&id| stream.push(id)).collect();
@@ -57,7 +57,7 @@ impl Tokenizer {
         text
     }
 
-    /// The text of `ids` with everything in it: control tokens by name, and the first space. For logs and tests.
+    /// The complete text of `ids`, with the names of control tokens and with the first space, for logs and tests.
     pub fn decode_verbatim(&self, ids: &[u32]) -> String {
         let mut buffer = Utf8Buffer::default();
         let mut text = String::new();
@@ -73,7 +73,7 @@ impl Tokenizer {
         StreamDecoder::new(self, false)
     }
 
-    /// A decoder for tokens from the beginning of a text: it drops the space that SentencePiece puts there.
+    /// A decoder for tokens from the beginning of a text; it drops the space that SentencePiece puts there.
     pub fn stream_from_start(&self) -> StreamDecoder<'_> {
         StreamDecoder::new(self, self.space_prefix)
     }
@@ -83,7 +83,7 @@ impl Tokenizer {
 pub struct StreamDecoder<'t> {
     tokenizer: &'t Tokenizer,
     buffer: Utf8Buffer,
-    /// The next text begins with a space that the tokenizer put there.
+    /// Whether the next text begins with a space that the tokenizer has added, and that is to be dropped.
     drop_space: bool,
 }
 
@@ -92,7 +92,7 @@ impl<'t> StreamDecoder<'t> {
         StreamDecoder { tokenizer, buffer: Utf8Buffer::default(), drop_space }
     }
 
-    /// The text that became complete with this token; often empty in the middle of a character.
+    /// Adds a token; returns the text that is complete with it. The text is empty while a character is incomplete.
     pub fn push(&mut self, id: u32) -> String {
         if self.tokenizer.is_special(id) {
             return String::new();
@@ -105,7 +105,7 @@ impl<'t> StreamDecoder<'t> {
         self.buffer.push(bytes)
     }
 
-    /// The end: what is left of an unfinished character, as U+FFFD.
+    /// Ends the text; returns U+FFFD if a character is still incomplete.
     pub fn flush(&mut self) -> String {
         self.buffer.flush()
     }

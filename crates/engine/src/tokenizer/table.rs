@@ -1,27 +1,27 @@
 //! The table of token bytes and kinds that all tokenizers share.
 
-/// What SentencePiece writes for a space.
+/// The character that SentencePiece writes for a space.
 pub(super) const SPACE: char = '\u{2581}';
 
-/// What kind of token an id is (GGUF's `tokenizer.ggml.token_type`, with the same meaning for `tokenizer.json`).
+/// The kind of a token: `tokenizer.ggml.token_type` of GGUF; tokens of a `tokenizer.json` get kinds of the same meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenKind {
-    /// A piece of text.
+    /// Text of some bytes.
     Normal,
-    /// Stands for what the vocabulary cannot write.
+    /// Stands for text that the vocabulary cannot express.
     Unknown,
-    /// Steers the model and is no text: `<|im_end|>`, `</s>`.
+    /// Steers the model and is not text: `<|im_end|>`, `</s>`.
     Control,
-    /// Text that is always one token, whatever the merges say.
+    /// Text that is always one token, before any merges.
     UserDefined,
-    /// A hole that pads the vocabulary.
+    /// An id without a token, which pads the vocabulary.
     Unused,
     /// One raw byte, written `<0xE2>`.
     Byte,
 }
 
 impl TokenKind {
-    /// The kind by GGUF's number; unknown numbers count as normal, as newer writers may add some.
+    /// The kind with this GGUF number. Unknown numbers count as normal, because newer writers may add some.
     pub(super) fn from_gguf(number: i64) -> TokenKind {
         match number {
             2 => TokenKind::Unknown,
@@ -34,14 +34,14 @@ impl TokenKind {
     }
 }
 
-/// How the vocabulary writes bytes as text.
+/// How a vocabulary spells the bytes of its tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Spelling {
     /// Each byte is one printable character (GPT-2's table).
     ByteLevel,
     /// U+2581 for a space, `<0xE2>` for a raw byte.
     SentencePiece,
-    /// As it stands.
+    /// The text of a token is its bytes.
     Plain,
 }
 
@@ -86,7 +86,7 @@ impl Table {
         self.kinds.get(id as usize).copied()
     }
 
-    /// The ids of a kind, with their text (only kinds whose bytes are their text make sense here).
+    /// All ids with kind and bytes. The bytes are the text of the token only for some kinds, such as control tokens.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u32, TokenKind, &[u8])> {
         (0..self.kinds.len()).filter_map(|id| {
             let id = u32::try_from(id).ok()?;

@@ -1,6 +1,6 @@
-//! What a CPU kernel is called with.
+//! The argument of a CPU kernel.
 //!
-//! The rule that makes its `unsafe` sound stands at the top of [`crate::cpu::memory`].
+//! The rule that makes its `unsafe` sound is at the top of [`crate::cpu::memory`].
 
 use std::ops::Range;
 
@@ -10,21 +10,21 @@ use crate::cpu::memory::{Claims, RawBuf};
 use crate::expr::Bind;
 use crate::simd::Simd;
 
-/// What one worker of a dispatch is called with.
+/// The argument of a CPU kernel: one for each worker of a dispatch.
 pub struct CpuCall<'a> {
-    /// Operands in the order of `Launch::args`.
+    /// Operands, in the order of `Launch::args`.
     pub args: &'a [RawBuf],
     /// The step batch.
     pub batch: &'a StepBatch,
-    /// Values of the symbols.
+    /// Values of the symbols `T`, `S` and `L` for this batch.
     pub bind: Bind,
-    /// Work items left.
+    /// The dispatch's work items, from which workers take ranges.
     pub items: &'a Items,
-    /// Vector kernels of this processor.
+    /// Vector kernels of the chosen instruction set.
     pub simd: &'static Simd,
-    /// Which worker this is.
+    /// Index of this worker.
     pub worker: usize,
-    /// Where written ranges are noted, in tests.
+    /// In tests, a record of the ranges that workers write.
     pub claims: Option<&'a Claims>,
 }
 
@@ -37,13 +37,13 @@ impl CpuCall<'_> {
         unsafe { std::slice::from_raw_parts(b.ptr, b.len) }
     }
 
-    /// The numbers of an f32 operand.
+    /// The elements of an f32 operand.
     #[inline]
     pub fn f32s(&self, arg: usize) -> &[f32] {
         bytemuck::cast_slice(self.bytes(arg))
     }
 
-    /// Part of the bytes of an operand; for states, which are read at places other workers do not write.
+    /// A range of an operand's bytes. For states, which are read where no other worker writes.
     #[inline]
     pub fn bytes_at(&self, arg: usize, range: Range<usize>) -> &[u8] {
         let b = self.args[arg].slice(range.start, range.end.saturating_sub(range.start));
@@ -51,7 +51,7 @@ impl CpuCall<'_> {
         unsafe { std::slice::from_raw_parts(b.ptr, b.len) }
     }
 
-    /// The bytes of an output that belong to the caller's work item.
+    /// A mutable range of an output's bytes, which belongs to the caller's work item alone.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub fn write_bytes(&self, arg: usize, range: Range<usize>) -> &mut [u8] {
@@ -63,7 +63,7 @@ impl CpuCall<'_> {
         unsafe { std::slice::from_raw_parts_mut(b.ptr, b.len) }
     }
 
-    /// The numbers of an f32 output that belong to the caller's work item.
+    /// A mutable range of an f32 output's elements, which belongs to the caller's work item alone.
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub fn write(&self, arg: usize, range: Range<usize>) -> &mut [f32] {

@@ -1,9 +1,9 @@
-//! Work items of a dispatch, which the workers of the thread pool take in ranges.
+//! The work items of a dispatch, which the workers of the thread pool take in ranges.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Work items of a dispatch, handed out in ranges.
+/// The work items of a dispatch; a shared counter gives each range to one worker.
 pub struct Items {
     next: AtomicUsize,
     total: usize,
@@ -11,20 +11,20 @@ pub struct Items {
 }
 
 impl Items {
-    /// `total` items for `workers`, handed out in ranges of [`Items::chunk`] items.
+    /// `total` items for `workers` workers, in ranges of [`Items::chunk`] items.
     #[inline]
     pub fn new(total: usize, grain: usize, workers: usize) -> Items {
         Items { next: AtomicUsize::new(0), total, chunk: Items::chunk(total, grain, workers) }
     }
 
-    /// Items of a range: at least `grain`. About eight ranges a worker: a worker that the system stops for a moment then
-    /// costs an eighth of its share, not all of it.
+    /// Items in a range: at least `grain`, else so many that there are about eight ranges for each worker. If the operating
+    /// system preempts a worker, the others then wait for an eighth of its share rather than for all of it.
     #[inline]
     pub fn chunk(total: usize, grain: usize, workers: usize) -> usize {
         total.div_ceil(workers.max(1) * 8).max(grain).max(1)
     }
 
-    /// The next range, or none.
+    /// The next range; none if all items are taken.
     #[inline]
     pub fn take(&self) -> Option<Range<usize>> {
         if self.next.load(Ordering::Relaxed) >= self.total {

@@ -1,19 +1,19 @@
-//! The view that CPU kernels have of memory: shared buffers that several workers write at disjoint places.
+//! The view of memory that CPU kernels have: shared buffers that several workers write at disjoint places.
 //!
-//! This module and `cpu::call` are the only ones of the crate, besides the SIMD kernels, that need `unsafe`: a dispatch's workers write
-//! different rows or columns of the same output at the same time, which no safe Rust type expresses without a lock.
-//! The rule that makes it sound: **a kernel takes mutable ranges only of outputs and scratch slots, only for the
-//! work item it was handed, and the ranges of different work items never overlap**; the planner never gives an
-//! output the memory of another operand of the same dispatch.
+//! Besides the SIMD kernels, this module and `cpu::call` are the only ones of the crate that need `unsafe`: the workers of a
+//! dispatch write different rows or columns of the same output at the same time, which no safe Rust type expresses without a
+//! lock. The rule that makes it sound: **a kernel takes mutable ranges only of outputs and scratch slots, only for the work
+//! items that it took, and the ranges of different work items never overlap**; the planner never gives an output the memory
+//! of another operand of the same dispatch.
 
 use std::sync::{Mutex, PoisonError};
 
-/// Alignment of every buffer: a cache line, and the widest vector.
+/// Alignment of every buffer in bytes: a cache line, and the widest vector.
 pub const ALIGN: usize = 64;
 
-/// Zeroed bytes that start on a cache line. Pages are committed by the system when they are first touched: the memory
-/// is asked for with the alignment of a word (an allocator that must align more fills it with zeros itself) and the
-/// first bytes up to a cache line are left unused.
+/// Zeroed bytes that start on a cache line. The allocation asks only for the alignment of a word, because the allocator then
+/// takes zeroed pages from the operating system, which are committed when they are first touched; for a larger alignment it
+/// would fill the memory itself. The bytes before the first cache line are left unused.
 #[derive(Default)]
 pub struct AlignedBytes {
     words: Vec<u64>,
@@ -22,7 +22,7 @@ pub struct AlignedBytes {
 }
 
 impl AlignedBytes {
-    /// `len` zero bytes; none if the system has not so much.
+    /// `len` zero bytes; none if the system does not have that much memory.
     #[inline]
     pub fn try_zeroed(len: usize) -> Option<AlignedBytes> {
         let words = len.checked_add(ALIGN)?.div_ceil(size_of::<u64>());
@@ -31,13 +31,13 @@ impl AlignedBytes {
         Some(AlignedBytes { words, start, len })
     }
 
-    /// `len` zero bytes. Panics if the system has not so much: for sizes that do not come from outside.
+    /// `len` zero bytes. Panics if the system does not have that much memory, so `len` must not come from a file or a user.
     #[inline]
     pub fn zeroed(len: usize) -> AlignedBytes {
         AlignedBytes::try_zeroed(len).unwrap_or_else(|| panic!("no memory for {len} bytes"))
     }
 
-    /// A copy.
+    /// An aligned copy of `bytes`.
     #[inline]
     pub fn copy_of(bytes: &[u8]) -> AlignedBytes {
         let mut new = AlignedBytes::zeroed(bytes.len());
@@ -45,7 +45,7 @@ impl AlignedBytes {
         new
     }
 
-    /// Address and length, for a dispatch.
+    /// Address and length, as operand of a dispatch.
     #[inline]
     pub fn raw(&mut self) -> RawBuf {
         let bytes = self.as_mut();
@@ -72,7 +72,7 @@ pub struct RawBuf {
     pub(super) len: usize,
 }
 
-// SAFETY: a RawBuf is only dereferenced through CpuCall, during a dispatch whose buffers are alive, under the rule
+// SAFETY: a `RawBuf` is dereferenced only through `CpuCall`, during a dispatch whose buffers are alive, under the rule
 // at the top of this module.
 unsafe impl Send for RawBuf {}
 // SAFETY: as above.
@@ -85,7 +85,7 @@ impl RawBuf {
         RawBuf { ptr: bytes.as_ptr().cast_mut(), len: bytes.len() }
     }
 
-    /// Part of this buffer. Panics when it does not lie inside.
+    /// A range of this buffer. Panics if it does not lie inside.
     #[inline]
     pub fn slice(self, start: usize, len: usize) -> RawBuf {
         assert!(start <= self.len && len <= self.len - start, "a slot lies outside the arena");
@@ -93,20 +93,21 @@ impl RawBuf {
         RawBuf { ptr: unsafe { self.ptr.add(start) }, len }
     }
 
-    /// Bytes of the buffer.
+    /// Length in bytes.
     #[inline]
     pub fn len(self) -> usize {
         self.len
     }
 
-    /// No bytes.
+    /// True if the length is zero.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.len == 0
     }
 }
 
-/// What workers wrote in a dispatch: tests check the rule at the top of this module with it.
+/// The ranges (start, end, worker) that workers wrote in a dispatch, with which tests check the rule at the top of this
+/// module.
 #[derive(Default)]
 pub struct Claims(Mutex<Vec<(usize, usize, usize)>>);
 
@@ -117,12 +118,12 @@ impl Claims {
         claims.push((buf.ptr as usize, buf.ptr as usize + buf.len, worker));
     }
 
-    /// Forgets all; false if two workers took mutable ranges that overlap.
+    /// Clears the record. Returns false if two workers took mutable ranges that overlap.
     #[inline]
     pub fn disjoint(&self) -> bool {
         let mut claims = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         claims.sort_unstable();
-        // The range that reaches furthest so far, by worker: any later start below another worker's end overlaps.
+        // For each worker the furthest end so far: a later range that starts below another worker's end overlaps.
         let mut ends: Vec<usize> = vec![];
         claims.iter().filter(|(start, end, _)| start < end).all(|&(start, end, worker)| {
             if ends.len() <= worker {

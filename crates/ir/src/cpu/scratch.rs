@@ -2,14 +2,14 @@
 
 use crate::cpu::memory::{ALIGN, AlignedBytes};
 
-/// Memory of one worker, kept between dispatches.
+/// Scratch memory of one worker, which is kept between dispatches.
 #[derive(Default)]
 pub struct Scratch {
     memory: AlignedBytes,
 }
 
 impl Scratch {
-    /// `N` buffers of the given bytes, each aligned to a cache line, with whatever was in them.
+    /// `N` buffers of the given sizes in bytes, each aligned to a cache line. Their contents are arbitrary.
     #[inline]
     pub fn split<const N: usize>(&mut self, bytes: [usize; N]) -> [&mut [u8]; N] {
         let total: usize = bytes.iter().map(|b| b.next_multiple_of(ALIGN)).sum();
@@ -24,7 +24,7 @@ impl Scratch {
         })
     }
 
-    /// `N` buffers of the given numbers of f32.
+    /// `N` buffers of the given lengths in f32.
     #[inline]
     pub fn split_f32<const N: usize>(&mut self, lens: [usize; N]) -> [&mut [f32]; N] {
         self.split(lens.map(|n| n * 4)).map(bytemuck::cast_slice_mut)

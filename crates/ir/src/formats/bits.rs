@@ -1,4 +1,4 @@
-//! Small quants in bytes, and half floats in bytes.
+//! Reading and writing quants of a few bits, f16 values and packed scales in the bytes of a block.
 //!
 //! Every format stores its quants in *planes*: `WIDTH` bytes hold `8 / BITS` runs of `WIDTH` quants, the first run in the
 //! lowest `BITS` of each byte, the next run above it, and so on; then come the next `WIDTH` bytes. A quant with more
@@ -46,8 +46,8 @@ pub fn write_f16(stored: &mut [u8], at: usize, value: f32) {
     stored[at..at + 2].copy_from_slice(&f16::from_f32(value).to_le_bytes());
 }
 
-/// Half the number that the E8M0 byte at `at` stands for: `2^(e - 128)`. E2M1 codebooks hold doubled numbers, so that they are
-/// integers. As ggml has it, 255 is a scale like any other and not a NaN.
+/// Half of the scale that the E8M0 byte at `at` encodes: `2^(e - 128)`. It is halved because E2M1 codebooks hold doubled
+/// values, which are integers. As in ggml, 255 is a scale like any other and not a NaN.
 #[inline(always)]
 pub fn read_half_e8m0(stored: &[u8], at: usize) -> f32 {
     match stored[at] {
@@ -57,8 +57,8 @@ pub fn read_half_e8m0(stored: &[u8], at: usize) -> f32 {
     }
 }
 
-/// Stores what [`read_half_e8m0`] reads: the exponent of `value`, a power of two from 2^-128 to 2^127 (what is between
-/// two of them becomes the lower, 0 becomes 2^-128).
+/// The inverse of [`read_half_e8m0`]: stores the exponent of `value`, a power of two from 2^-128 to 2^127. Values between
+/// two powers are rounded down, and 0 becomes 2^-128.
 #[inline(always)]
 pub fn write_half_e8m0(stored: &mut [u8], at: usize, value: f32) {
     let bits = value.to_bits() & 0x7fff_ffff;
@@ -83,7 +83,7 @@ pub fn read_scale_pairs(stored: &[u8], sc: &mut [i8], mc: &mut [u8]) {
     }
 }
 
-/// Writes what [`read_scale_pairs`] reads.
+/// Writes eight scales and eight min scales: the inverse of [`read_scale_pairs`].
 pub fn write_scale_pairs(sc: &[i8], mc: &[u8], stored: &mut [u8]) {
     for i in 0..4 {
         let (high_sc, high_mc) = (sc[4 + i] as u8, mc[4 + i]);

@@ -28,28 +28,29 @@ pub struct BlockSpec {
     pub table: Option<&'static [i8; 16]>,
     /// True if the block carries integer sub-scales (`sc`, `m`); false if every `sc` is 1.
     pub sub_scales: bool,
-    /// Which numbers the scale of a block can be, and how 16 bits hold it.
+    /// Number type of the block's scale, and its 16-bit encoding.
     pub scale: ScaleKind,
 }
 
-/// Which numbers the scale of a block can be. Every layout that kernels read gives a scale 16 bits, and the kind says what
-/// they mean; so a kernel differs between kinds in one conversion and in nothing else. Mins are f16 whatever the kind.
+/// Number type of a block's scale. Every layout that kernels read holds a scale in 16 bits, and the kind says how they are
+/// encoded, so that the conversion of the scale is all that differs between kinds in a kernel. Mins are f16 in every kind.
 ///
-/// A further kind is a variant here, its two conversions below, and the conversion of each kernel language
-/// (`simd/tile_shared.rs`, `simd/tile_avx512.rs`, `codegen/cuda.rs` with `codegen/cuda/weights.cuh`, `codegen/wgsl.rs`). FP8
-/// scales (E4M3) need none, since every E4M3 number is an f16; planes hold one for each group already. What they need
-/// where several serve one block is a float for each group in [`Unpacked`] and in tiles: there a group's own scale is an integer.
+/// A new kind is a variant here, its two conversions below, and a conversion in each kernel language
+/// (`simd/tile_shared.rs`, `simd/tile_avx512.rs`, `codegen/cuda.rs` with `codegen/cuda/weights.cuh`, `codegen/wgsl.rs`).
+/// FP8 scales (E4M3) need no new kind, since every E4M3 value is an f16 too, and planes have a scale for each group already.
+/// A format with several FP8 scales in a block would need a float for each group in [`Unpacked`] and in tiles, where a group
+/// has an integer sub-scale only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ScaleKind {
-    /// A half float.
+    /// IEEE f16.
     F16,
-    /// A power of two from 2⁻¹²⁸ to 2¹²⁷, stored as an exponent of 8 bits (the MX formats). f16 reaches from 2⁻²⁴ to 2¹⁵
-    /// only; bf16 has all of these numbers, the two smallest as subnormals.
+    /// A power of two from 2⁻¹²⁸ to 2¹²⁷, stored as an exponent of 8 bits (the MX formats). Layouts hold it as bf16, which can
+    /// represent all of these values (the two smallest as subnormals); f16 has powers of two from 2⁻²⁴ to 2¹⁵ only.
     E8M0,
 }
 
 impl ScaleKind {
-    /// The 16 bits of a scale, rounded to what the kind can hold.
+    /// Rounds a scale to the kind's 16-bit encoding.
     #[inline(always)]
     pub fn to_bits(self, scale: f32) -> u16 {
         match self {
@@ -58,7 +59,7 @@ impl ScaleKind {
         }
     }
 
-    /// The scale that 16 bits hold, exactly.
+    /// Converts the 16-bit encoding to f32, exactly.
     #[inline(always)]
     pub fn from_bits(self, bits: u16) -> f32 {
         match self {
@@ -71,7 +72,7 @@ impl ScaleKind {
 /// Where the min of a group comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupMin {
-    /// There is none.
+    /// The format has no mins.
     None,
     /// `off = m`: one f16 per block (Q4_1, Q5_1), in [`Unpacked::m`].
     Plain,
@@ -79,7 +80,7 @@ pub enum GroupMin {
     Scaled,
 }
 
-/// One block, taken apart.
+/// One unpacked block.
 #[derive(Clone, Debug)]
 pub struct Unpacked {
     /// Unsigned quants, `block` of them, in the order of the elements.
@@ -101,10 +102,10 @@ impl Default for Unpacked {
 }
 
 impl BlockSpec {
-    /// The values of a block taken apart: the formula at [`BlockSpec`], the only one there is. `out` gets the first
-    /// `block` values (fewer if it is shorter).
+    /// Dequantizes an unpacked block by the formula at [`BlockSpec`], of which there is no second implementation. `out` gets
+    /// the first `block` values (fewer if it is shorter).
     ///
-    /// Where there is no min nothing is added, so that a product of -0.0 stays -0.0.
+    /// Without a min nothing is added, so that a product of -0.0 stays -0.0.
     #[inline(always)]
     pub fn values(&self, u: &Unpacked, out: &mut [f32]) {
         let quants = u.quants[..self.block.min(MAX_BLOCK)].chunks_exact(self.group);
@@ -130,10 +131,10 @@ impl BlockSpec {
     }
 }
 
-/// What a format has to answer. Everything is about whole blocks (for the float formats a block is one element).
+/// The definition of a format. All methods work on whole blocks (a block of a float format is one element).
 ///
-/// The methods on slices panic when a slice is shorter than a block; [`super::convert`]'s functions
-/// check lengths first and are what to call on anything that comes from a file.
+/// The methods on slices panic when a slice is shorter than a block. For data from a file, call the functions of
+/// [`super::convert`], which check lengths first.
 pub trait FormatDef: Sync {
     /// The name: lower case, as in `--weights q4_k`.
     fn name(&self) -> &'static str;
@@ -145,20 +146,20 @@ pub trait FormatDef: Sync {
     fn block_bytes(&self) -> usize;
     /// The meaning of the quants; `None` for the float formats, which have no quants.
     fn spec(&self) -> Option<BlockSpec>;
-    /// Takes one stored block apart. Sets every field, quants and groups as far as the block has them; where the format
-    /// has no such field, to the neutral value (1 for `sc`, 0 for `m` and `mc`). Does nothing for the float formats.
+    /// Unpacks one stored block. Sets every field for the block's quants and groups; a field that the format does not have gets
+    /// its neutral value (1 for `sc`, 0 for `m` and `mc`). Does nothing for the float formats.
     fn unpack(&self, block: &[u8], out: &mut Unpacked);
-    /// Puts one block together again, the exact inverse of [`FormatDef::unpack`] (a NaN scale stays a NaN).
+    /// Packs one block: the exact inverse of [`FormatDef::unpack`] (a NaN scale stays a NaN).
     /// `d` is rounded to the format's [`ScaleKind`], `m` to f16. Does nothing for the float formats.
     fn pack(&self, parts: &Unpacked, block: &mut [u8]);
-    /// Values of whole stored blocks: [`BlockSpec::values`] of every unpacked block, or the floats converted.
+    /// Dequantizes whole stored blocks by [`BlockSpec::values`], or converts the floats of a float format.
     fn dequantize(&self, stored: &[u8], out: &mut [f32]);
-    /// Rounds whole blocks of `x` to the format. Finite input only: an infinity or a NaN gives some valid block, not
-    /// a useful one (the float formats keep both).
+    /// Quantizes whole blocks of `x`. The input must be finite: an infinity or a NaN gives a valid block with meaningless
+    /// values (the float formats keep both).
     fn quantize(&self, x: &[f32], out: &mut [u8]);
 }
 
-/// What a block format writes down; the rest of [`FormatDef`] follows from it, compiled for each format.
+/// The part of a block format's definition that is written by hand; [`FormatDef`] is derived from it for each format.
 pub trait BlockFormat: Sync {
     /// The name: lower case, as users write it.
     const NAME: &'static str;

@@ -6,15 +6,15 @@ use thiserror::Error;
 /// A row that cannot be converted.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum FormatError {
-    /// The row does not end where a block ends.
+    /// The row is not a whole number of blocks.
     #[error("{elements} elements are not whole {dtype} blocks of {}: choose another format for this tensor", dtype.block())]
     Ragged {
-        /// Format the row should have.
+        /// Format that the row should have.
         dtype: DType,
         /// Elements of the row.
         elements: usize,
     },
-    /// The stored bytes and the elements do not belong together.
+    /// The number of stored bytes does not match the number of elements.
     #[error(
         "{elements} elements of {dtype} take {need} bytes, but {bytes} were given: the row's shape or data is wrong"
     )]
@@ -23,7 +23,7 @@ pub enum FormatError {
         dtype: DType,
         /// Elements of the row.
         elements: usize,
-        /// Bytes the row takes.
+        /// Bytes that the row takes.
         need: usize,
         /// Bytes that were given.
         bytes: usize,
@@ -47,14 +47,14 @@ fn check(dtype: DType, elements: usize, bytes: usize) -> Result<(), FormatError>
     }
 }
 
-/// Values of the stored blocks of one or more rows: `out.len()` elements of `dtype`, which must be all of `stored`.
+/// Dequantizes the stored blocks of one or more rows: `out.len()` elements of `dtype`, which must be all of `stored`.
 pub fn dequantize(dtype: DType, stored: &[u8], out: &mut [f32]) -> Result<(), FormatError> {
     check(dtype, out.len(), stored.len())?;
     dtype.def().dequantize(stored, out);
     Ok(())
 }
 
-/// Rounds one or more rows of `x` to `dtype`; `out` takes exactly their stored bytes. Finite values only, see
+/// Quantizes one or more rows of `x` to `dtype`; `out` has exactly their stored size. Values must be finite, see
 /// [`FormatDef::quantize`](super::FormatDef::quantize).
 pub fn quantize(dtype: DType, x: &[f32], out: &mut [u8]) -> Result<(), FormatError> {
     check(dtype, x.len(), out.len())?;
@@ -62,11 +62,11 @@ pub fn quantize(dtype: DType, x: &[f32], out: &mut [u8]) -> Result<(), FormatErr
     Ok(())
 }
 
-/// Elements converted at a time: a multiple of every block, small enough to stay in L1.
+/// Elements that are converted at a time: a multiple of every format's block, small enough to stay in L1.
 const CHUNK: usize = 1024;
 
-/// Stored blocks of one or more rows, from `src` to `dst`, through f32 and without a row-sized buffer. Equal formats
-/// are copied. The number of elements follows from `stored`; `out` takes exactly their bytes in `dst`.
+/// Converts stored blocks of one or more rows from `src` to `dst`, through f32 and without a buffer for a whole row. If the
+/// formats are equal the bytes are copied. `out` has exactly the size in `dst` of the elements in `stored`.
 pub fn requantize(src: DType, stored: &[u8], dst: DType, out: &mut [u8]) -> Result<(), FormatError> {
     let cut = FormatError::Cut { dtype: src, bytes: stored.len() };
     if !stored.len().is_multiple_of(src.block_bytes()) {

@@ -1,53 +1,54 @@
-//! Choosing scales and quants for a block of values.
+//! Quantization: choosing scales and quants for a block of values.
 //!
-//! Two families. The *plain* rules take the range of a block and round; they give the bits that the `gguf` package
-//! gives. The *searched* rules try several scales for each group, solve the least-squares problem for the quants each
-//! of them yields, and keep the scale with the smallest squared error; then scales are rounded to the sub-scales
-//! of the block and the quants are chosen again for the scales that will really be stored.
+//! There are two families of rules. The *plain* rules derive the scale from the range of a block and round; their result is
+//! bitwise that of the `gguf` package. The *searched* rules try several scales for each group, solve the least-squares problem
+//! for the quants that each scale yields, and keep the scale with the smallest squared error. Then the scales are rounded to
+//! the block's sub-scales, and the quants are chosen again for the rounded scales.
 
 use super::block::{BlockSpec, MAX_GROUPS, Unpacked};
 use half::f16;
 
-/// Partial sums of a group: groups are whole multiples of this, and the compiler may not regroup a sum of floats itself.
+/// Number of partial sums in a group. Group sizes are multiples of it. The partial sums are written out because the compiler
+/// may not reorder a sum of floats to vectorize it.
 const LANES: usize = 8;
 
-/// `value` as an f16 can hold it.
+/// `value` rounded to f16.
 fn half(value: f32) -> f32 {
     f16::from_f32(value).to_f32()
 }
 
-/// As [`half`], with values beyond the range of f16 at its end instead of infinite.
+/// Like [`half`], but values beyond the range of f16 are clamped instead of becoming infinite.
 fn finite_half(value: f32) -> f32 {
     half(value.clamp(-65504.0, 65504.0))
 }
 
-/// `1 / d`, or 0 where there is nothing to scale.
+/// `1 / d`, or 0 if `d` is 0 (all values of the block are equal to 0 or to the min).
 fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
-/// 1.5 * 2^23: a small number added to it loses its fraction (ties to even) and stands in the low bits.
+/// 1.5 * 2^23. Adding it to a small number rounds that number to an integer (ties to even), held in the low bits.
 const MAGIC: f32 = 12_582_912.0;
 
-/// The nearest integer in `low..=high`, ties to even; both ends below 2^22 in size. Written without `round`, which is
-/// a library call on processors from before SSE 4.1.
+/// The nearest integer in `low..=high`, ties to even; the magnitudes of both ends are below 2^22. It avoids `round`, which
+/// is a library call on processors without SSE 4.1.
 #[inline(always)]
 fn nearest(y: f32, low: f32, high: f32) -> f32 {
     (y.clamp(low, high) + MAGIC) - MAGIC
 }
 
-/// The nearest integer to `y`, from 0 to 65535. A checked conversion (`as`) is several times slower.
+/// The nearest integer to `y`, which must be from 0 to 65535. A saturating conversion (`as`) is several times slower.
 #[inline(always)]
 fn low_bits(y: f32) -> u16 {
     (y + MAGIC).to_bits() as u16
 }
 
-/// The first value of largest size, with its sign; 0 for a block of zeros.
+/// The value of largest magnitude (the first of several), with its sign; 0 for a block of zeros.
 fn extreme(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |best: f32, &x| if x.abs() > best.abs() { x } else { best })
 }
 
-/// No scales and mins but the block's own, and none yet.
+/// Sets the block's scale and min to 0 and the groups' scales and mins to their neutral values.
 fn reset(out: &mut Unpacked) {
     (out.d, out.m) = (0.0, 0.0);
     out.sc = [1; MAX_GROUPS];
@@ -80,7 +81,7 @@ pub fn plain_min(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
     (out.d, out.m) = (half(d), half(low));
 }
 
-/// Plain 8 bit (Q8_0): the largest size gets 127; halves round away from zero.
+/// Plain, 8 bits (Q8_0): the largest magnitude gets 127; ties round away from zero.
 pub fn plain_bytes(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
     reset(out);
     let mut largest = [0f32; LANES];
@@ -94,7 +95,7 @@ pub fn plain_bytes(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
         let y = x * scale;
         let even = nearest(y, -127.0, 127.0);
         let rest = y - even;
-        // Ties that went to the even number nearer to zero go back.
+        // `nearest` rounds ties to even; a tie that was rounded towards zero is moved away from zero again.
         let up = if rest == 0.5 && y > 0.0 { 1.0 } else { 0.0 };
         let down = if rest == -0.5 && y < 0.0 { 1.0 } else { 0.0 };
         *quant = low_bits(even + zero + up - down) as u8;
@@ -102,7 +103,7 @@ pub fn plain_bytes(spec: &BlockSpec, x: &[f32], out: &mut Unpacked) {
     out.d = half(d);
 }
 
-/// How values scaled to quant units become numbers, for the searched rules without min.
+/// The grid of values to which scaled values are rounded, for the searched rules without min.
 #[derive(Clone, Copy)]
 pub enum Quants {
     /// Integers from `-zero` to `zero - 1`.
@@ -110,11 +111,11 @@ pub enum Quants {
         /// The quant of 0.
         zero: f32,
     },
-    /// Entries of a codebook, found by half-unit steps from -128 (see [`nearest_entries`]).
+    /// Entries of a codebook, looked up by half units from -128 on (see [`nearest_entries`]).
     Book {
-        /// The book: ascending.
+        /// The codebook, in ascending order.
         table: &'static [i8; 16],
-        /// Code of the nearest entry for each half unit.
+        /// The quant of the nearest entry for each half unit.
         nearest: &'static [u8; 512],
     },
 }
@@ -129,8 +130,8 @@ impl Quants {
         }
     }
 
-    /// What the extreme value of a group may become, in quant units: around both ends of the numbers, up to nearly a
-    /// step outside and inside.
+    /// The values, in quant units, to which the extreme value of a group is scaled in turn: around both ends of the grid, up
+    /// to nearly a step outside and inside.
     fn targets(self) -> [f32; 12] {
         let (low, high, step) = match self {
             Quants::Even { zero } => (-zero, zero - 1.0, 0.3),
@@ -143,8 +144,8 @@ impl Quants {
     }
 }
 
-/// Index of the half unit that holds `y`, counted from -128. A `y` on the border of two may get either: that is the
-/// middle of two entries at most, and both are nearest.
+/// Index of the half unit that contains `y`, counted from -128. A `y` on the border of two half units may get either index:
+/// at most it is the middle between two entries, and then both are nearest.
 #[inline(always)]
 fn half_unit(y: f32) -> usize {
     usize::from(low_bits(y.clamp(-128.0, 127.5) * 2.0 + 255.5) & 511)
@@ -156,7 +157,7 @@ pub const fn nearest_entries(table: &[i8; 16]) -> [u8; 512] {
     let mut out = [0; 512];
     let (mut i, mut quant) = (0, 0);
     while i < 512 {
-        // Value i / 2 - 128; twice the middle of two entries is their sum.
+        // Half unit i begins at i / 2 - 128. Twice the middle between two entries is their sum.
         while quant < 15 && i as i32 - 256 >= table[quant] as i32 + table[quant + 1] as i32 {
             quant += 1;
         }
@@ -185,15 +186,15 @@ fn search_scale(quants: Quants, x: &[f32]) -> f32 {
     }
 }
 
-/// [`search_scale`] for the numbers that `round` rounds to, with the extreme value at each of `targets`.
+/// [`search_scale`] for the grid that `round` rounds to, with the extreme value scaled to each of `targets`.
 #[inline(always)]
 fn search_scale_by(round: impl Fn(f32) -> f32, targets: [f32; 12], x: &[f32]) -> f32 {
     let end = extreme(x);
-    // Below this an inverse is not finite, and an f16 scale would be 0 anyway.
+    // For smaller values the inverse is not finite, and an f16 scale would be 0 anyway.
     if end.abs() < 1e-30 {
         return 0.0;
     }
-    // In units of the extreme value, so that sums of squares neither vanish nor overflow.
+    // Values are divided by the extreme value, so that sums of squares neither underflow nor overflow.
     let mut units = [0f32; MAX_GROUP];
     units.iter_mut().zip(x).for_each(|(unit, x)| *unit = x / end);
     let units = &units[..x.len().min(MAX_GROUP)];
@@ -207,7 +208,7 @@ fn search_scale_by(round: impl Fn(f32) -> f32, targets: [f32; 12], x: &[f32]) ->
                 nn[lane] += n * n;
             }
         }
-        // Squared error of the best scale for these numbers: sum(x^2) - xn^2 / nn.
+        // The squared error of the best scale for these quants is sum(x^2) - xn^2 / nn, so the largest xn^2 / nn is best.
         let (xn, nn) = (total(xn), total(nn));
         let gain = xn * xn / nn;
         if nn > 0.0 && gain > best_gain {
@@ -234,7 +235,7 @@ pub fn searched_signed(spec: &BlockSpec, quants: Quants, limit: f32, x: &[f32], 
     for (scale, x) in scales.iter_mut().zip(x.chunks_exact(spec.group)) {
         *scale = search_scale(quants, x);
     }
-    // The largest scale gets `-limit`: the negative side has one step more.
+    // The scale of largest magnitude gets `-limit`, since the negative side has one step more.
     out.d = finite_half(extreme(&scales) / -limit);
     let steps = inverse(out.d);
     for (g, (x, chosen)) in x.chunks_exact(spec.group).zip(out.quants.chunks_exact_mut(spec.group)).enumerate() {
@@ -254,7 +255,7 @@ fn search_min(top: f32, x: &[f32]) -> (f32, f32) {
     if range < 1e-30 {
         return (0.0, -low);
     }
-    // In units of the range above the lowest value, so that sums of squares neither vanish nor overflow.
+    // Values are taken from the lowest value on, in units of the range, so that sums of squares neither underflow nor overflow.
     let mut units = [0f32; MAX_GROUP];
     units.iter_mut().zip(x).for_each(|(unit, x)| *unit = (x - low) / range);
     let units = units[..x.len().min(MAX_GROUP)].as_chunks::<LANES>().0;
@@ -281,7 +282,7 @@ fn search_min(top: f32, x: &[f32]) -> (f32, f32) {
         let mut a = (count * yn - n * y) / spread;
         let mut b = (y - a * n) / count;
         if b > -low / range {
-            // The min can only be subtracted: the best scale for none.
+            // A min can only be subtracted; here the best scale without a min is taken.
             b = -low / range;
             a = (yn - b * n) / nn;
         }

@@ -1,40 +1,43 @@
-//! The layout of quantized weights on GPUs: quants, scales and mins of a whole matrix apart, each in a plane of its own,
-//! so that a thread loads 16 bytes of quants at once whatever the format, and kernels know two widths of quant only.
+//! The layout of quantized weights on GPUs: the quants, the scales and the mins of a whole matrix are each a plane of their
+//! own, so that a thread loads 16 bytes of quants at once in every format, and kernels know only two widths of quant.
 //!
-//! A matrix `[rows, k]` is, each part beginning at a multiple of [`ALIGN`] bytes:
+//! A matrix `[rows, k]` has these planes, each of which begins at a multiple of [`ALIGN`] bytes:
 //!
-//! | plane | bytes | holds |
+//! | plane | bytes | contents |
 //! |---|---|---|
-//! | quants | `rows · k · bits / 8` | 4 bits: element `2j` in the low half of byte `j`, `2j + 1` in the high one, unsigned; 8 bits: signed, `zero` taken off and codebooks looked up |
-//! | scales | `rows · k / group · 2` | the product of the block's scale and the group's, in 16 bits of the format's [`ScaleKind`] |
+//! | quants | `rows · k · bits / 8` | see below |
+//! | scales | `rows · k / group · 2` | block scale times the group's sub-scale, in 16 bits of the format's [`ScaleKind`] |
 //! | mins | as scales | f16; only where the format has mins |
 //!
-//! `value = scale · (quant − zero) + min`. Where a format scales groups within a block, the product is rounded to f16:
-//! an error of at most 2⁻¹¹ of the value, unlike the other formats, which stay what they are. Formats of 5 and 6 bits take
-//! 8 in exchange for one load and no shifts; formats of 2 and 3 bits take 4.
+//! Quants of 4 bits are unsigned, element `2j` in the low half of byte `j` and `2j + 1` in the high half. Quants of 8 bits are
+//! signed: `zero` is subtracted and codebooks are looked up.
+//!
+//! `value = scale · (quant − zero) + min`. Where a format has sub-scales for groups within a block, the product is rounded to
+//! f16, with an error of at most 2⁻¹¹ of the value; the other formats are converted exactly. Quants of 5 and 6 bits take 8
+//! bits, so that a kernel needs one load and no shifts; quants of 2 and 3 bits take 4.
 
 use super::DType;
 use super::block::{GroupMin, MAX_GROUPS, ScaleKind, Unpacked};
 
-/// Planes begin at multiples of this many bytes: what wgpu asks of an offset into a buffer.
+/// Planes begin at multiples of this many bytes: wgpu's alignment of an offset into a buffer.
 pub const ALIGN: usize = 256;
 
-/// How a format lies in planes.
+/// Layout of a format in planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaneSpec {
     /// Bits of a quant: 4 or 8.
     pub bits: usize,
     /// Elements that share a scale: 16 or 32.
     pub group: usize,
-    /// Taken off a quant of 4 bits; 0 for quants of 8 bits, which are signed.
+    /// Zero point subtracted from a quant of 4 bits; 0 for quants of 8 bits, which are signed.
     pub zero: i32,
-    /// There is a plane of mins.
+    /// True if there is a plane of mins.
     pub has_min: bool,
-    /// What the 16 bits of a scale mean.
+    /// Encoding of a scale in its 16 bits.
     pub scale: ScaleKind,
 }
 
-/// The planes of a format; none for the float formats, which stay as stored.
+/// The layout of a format in planes; none for the float formats, which keep their stored layout.
 pub fn spec(dtype: DType) -> Option<PlaneSpec> {
     let s = dtype.spec()?;
     let bits = if s.bits <= 4 && s.table.is_none() { 4 } else { 8 };
@@ -42,14 +45,14 @@ pub fn spec(dtype: DType) -> Option<PlaneSpec> {
     Some(PlaneSpec { bits, group: s.group, zero, has_min: s.min != GroupMin::None, scale: s.scale })
 }
 
-/// Where the planes of one matrix begin.
+/// Offsets of the planes of one matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Planes {
-    /// The form.
+    /// Layout of the matrix's format.
     pub spec: PlaneSpec,
     /// Byte at which scales begin; quants begin at 0.
     pub at_scales: usize,
-    /// Byte at which mins begin (where there are none: the end).
+    /// Byte at which mins begin; the end of the matrix if there are none.
     pub at_mins: usize,
     dtype: DType,
     k: usize,
@@ -57,7 +60,7 @@ pub struct Planes {
 }
 
 impl Planes {
-    /// The planes of `rows` rows of `k`. `None` where the format has none or `k` is no whole number of blocks.
+    /// The planes of a matrix `[rows, k]`. `None` where the format has no planes or `k` is not a whole number of blocks.
     pub fn new(dtype: DType, rows: usize, k: usize) -> Option<Planes> {
         let spec = spec(dtype)?;
         dtype.row_bytes(k)?;
@@ -69,7 +72,7 @@ impl Planes {
         Some(Planes { spec, at_scales, at_mins, dtype, k, bytes })
     }
 
-    /// Bytes in all.
+    /// Bytes of all planes together.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -79,13 +82,13 @@ impl Planes {
         self.k / 8 * self.spec.bits
     }
 
-    /// Bytes of one row in the plane of scales, and in that of mins.
+    /// Bytes of one row in the plane of scales, and also in the plane of mins.
     pub fn scale_row(&self) -> usize {
         self.k / self.spec.group * 2
     }
 
-    /// Writes stored rows into their parts of the planes: `quants` and `scales` (and `mins`, where there are any)
-    /// begin at the first of these rows.
+    /// Converts stored rows to planes. `quants`, `scales` and `mins` (empty where there are none) begin at the first of these
+    /// rows.
     pub fn pack(&self, stored: &[u8], quants: &mut [u8], scales: &mut [u8], mins: &mut [u8]) {
         let Some(from) = self.dtype.spec() else { return };
         let mut u = Unpacked::default();
@@ -121,7 +124,7 @@ impl Planes {
         }
     }
 
-    /// Stored rows as planes.
+    /// Converts the whole matrix from its stored rows to planes.
     pub fn packed(&self, stored: &[u8]) -> Vec<u8> {
         let mut all = vec![0; self.bytes];
         let (quants, rest) = all.split_at_mut(self.at_scales);
@@ -130,7 +133,7 @@ impl Planes {
         all
     }
 
-    /// The numbers of `rows` rows: the formula above, in f32.
+    /// Dequantizes `rows` rows by the formula above, in f32.
     pub fn values(&self, planes: &[u8], rows: usize) -> Vec<f32> {
         let s = self.spec;
         let number = |kind: ScaleKind, at: usize, i: usize| {
@@ -163,7 +166,7 @@ mod tests {
             let mut want = vec![0.0; rows * k];
             dtype.def().dequantize(&stored, &mut want);
             let have = planes.values(&planes.packed(&stored), rows);
-            // Scale and min of a group are each rounded to f16 where the format multiplies them up.
+            // Scale and min of a group are each rounded to f16 if the format has sub-scales.
             let exact = !dtype.spec().is_some_and(|s| s.sub_scales);
             let largest = want.iter().fold(0f32, |a, x| a.max(x.abs()));
             for (h, w) in have.iter().zip(&want) {

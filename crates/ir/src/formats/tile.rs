@@ -1,9 +1,10 @@
-//! The row-interleaved layout of quantized weights: 16 rows side by side, one 512-bit lane a row.
+//! The row-interleaved layout of quantized weights for the CPU: 16 rows side by side, one 32-bit lane of a 512-bit vector for
+//! each row.
 //!
-//! A *tile* is [`TILE_ROWS`] consecutive rows × `k` columns. It is a sequence of *panels*, one per block column of
-//! the format (32 or 256 columns), so a kernel reads a tile front to back. A panel of `block` columns is:
+//! A *tile* is [`TILE_ROWS`] consecutive rows × `k` columns. It is a sequence of *panels*, one for each block of columns of
+//! the format (32 or 256 columns), so that a kernel reads a tile sequentially. A panel of `block` columns is:
 //!
-//! | part | bytes | present |
+//! | field | bytes | present |
 //! |---|---|---|
 //! | `d`, 16 bits a row of the format's [`ScaleKind`](super::block::ScaleKind) | 32 | always |
 //! | `m`, f16 a row | 32 | unless [`GroupMin::None`] |
@@ -11,9 +12,9 @@
 //! | `mc`, u8 a row, group after group | 16 × groups | with [`GroupMin::Scaled`] |
 //! | quants, *unit* after unit | 64 × `bits` × units | always |
 //!
-//! A *unit* is 32 columns. Its 32 × 16 quants form eight vectors `V0..V7` of 64 bytes, `Vj[row * 4 + i]` being the quant
-//! of column `4j + i`: one dot-product instruction with a broadcast activation dword takes 4 columns of 16 rows.
-//! The eight vectors are stored without a wasted bit, in planes of 64 bytes that keep the byte lane:
+//! A *unit* is 32 columns. Its 32 × 16 quants form eight vectors `V0..V7` of 64 bytes, in which `Vj[row * 4 + i]` is the quant
+//! of column `4j + i`: one dot-product instruction with a broadcast dword of activations computes 4 columns of 16 rows. The
+//! eight vectors are stored without unused bits in planes of 64 bytes; a quant's bits stay in the byte lane of its vector:
 //!
 //! | bits | planes |
 //! |---|---|
@@ -24,14 +25,14 @@
 //! | 2 | two pair planes: plane `h` holds `V4h+i` in bits `2i, 2i+1` |
 //! | 3 | pair planes of the low 2 bits, then one plane of bit 2 as for 5 bits |
 //!
-//! Rows beyond the matrix have `d = m = 0`, so they give zero.
+//! Rows beyond the end of the matrix have `d = m = 0`, so that their results are zero.
 
 use super::block::{BlockSpec, GroupMin, MAX_BLOCK, MAX_GROUPS, Unpacked};
 use half::f16;
 
 /// Rows in a tile.
 pub const TILE_ROWS: usize = 16;
-/// Columns in a unit, the step of the kernels; also the columns that share an activation scale.
+/// Columns in a unit, which kernels process at a time; also the columns that share a scale of the activations.
 pub const UNIT: usize = 32;
 /// Bytes of one vector: 16 rows × 4 columns of quants.
 pub(crate) const VEC: usize = 64;
@@ -39,7 +40,7 @@ pub(crate) const VEC: usize = 64;
 /// The eight vectors of a unit.
 pub(crate) type Vectors = [[u8; VEC]; 8];
 
-/// How the quants of a unit are put into planes.
+/// How the quants of a unit are packed into planes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Packing {
     /// Two pair planes.
@@ -54,7 +55,7 @@ pub(crate) enum Packing {
     Bits6,
     /// Eight byte planes.
     Bits8,
-    /// As [`Packing::Bits4`]; the kernel looks the quant up in the table.
+    /// Like [`Packing::Bits4`]; the kernel looks the quant up in the codebook.
     Table,
 }
 
@@ -178,8 +179,8 @@ impl TileLayout {
         self.at_quants
     }
 
-    /// Fills one tile from up to 16 stored rows. `unpack` takes one stored block apart; only quants that fit the
-    /// format's bits are kept. Missing rows become zero.
+    /// Fills one tile from up to 16 stored rows. `unpack` unpacks one stored block; bits of a quant above the format's width
+    /// are dropped. Missing rows become zero.
     ///
     /// # Panics
     /// If there are more than 16 rows, a row is shorter than [`TileLayout::stored_row_bytes`], or `out` is not
@@ -225,7 +226,7 @@ impl TileLayout {
         }
     }
 
-    /// Eight vectors to planes; bits above the format's are dropped.
+    /// Packs eight vectors into planes; bits above the format's width are dropped.
     fn pack_unit(&self, v: &Vectors, planes: &mut [u8]) {
         match self.packing {
             Packing::Bits8 => planes.copy_from_slice(v.as_flattened()),
@@ -249,7 +250,7 @@ impl TileLayout {
         }
     }
 
-    /// Planes back to eight vectors of quants in plain loops: the definition the kernels are tested against.
+    /// Unpacks planes to eight vectors of quants in plain loops: the definition that the kernels are tested against.
     #[inline(always)]
     pub(crate) fn unpack_unit(&self, planes: &[u8], v: &mut Vectors) {
         let planes = &planes[..self.unit_bytes];
@@ -276,7 +277,7 @@ impl TileLayout {
         }
     }
 
-    /// The values of one row of a tile, exactly as [`BlockSpec`] defines them, `k` of them.
+    /// Dequantizes one row of a tile, `k` values, exactly as [`BlockSpec`] defines them.
     ///
     /// # Panics
     /// If `tile` is shorter than a tile, `row` is not below 16, or `out` is not `k` long.
@@ -312,7 +313,7 @@ impl TileLayout {
                     };
                     let g = (u * UNIT + c) / self.spec.group;
                     let value = scale[g] * number as f32;
-                    // Without a min nothing is added: adding 0 would turn -0 into 0.
+                    // Without a min nothing is added, since adding 0 would turn -0 into 0.
                     *out = if self.spec.min == GroupMin::None { value } else { value + min[g] };
                 }
             }
@@ -339,7 +340,7 @@ fn from_nibbles(planes: &[u8], v: &mut Vectors) {
     }
 }
 
-/// Two bits of four vectors, from bit `shift`, side by side; then of the other four.
+/// One plane with two bits, from bit `shift` on, of each of the first four vectors; a second plane for the other four.
 fn pair_planes(v: &Vectors, shift: u32, planes: &mut [u8]) {
     for (h, plane) in planes.chunks_exact_mut(VEC).enumerate() {
         plane.fill(0);
@@ -360,7 +361,7 @@ fn or_pairs(planes: &[u8], shift: u32, v: &mut Vectors) {
     }
 }
 
-/// Bit `shift` of eight vectors, vector `j` in bit `j`.
+/// One plane with bit `shift` of each of eight vectors: vector `j` in bit `j`.
 fn bit_plane(v: &Vectors, shift: u32, plane: &mut [u8]) {
     plane.fill(0);
     for (j, v) in v.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The plan as text: one row a dispatch, sizes as expressions where no batch is given. The snapshots under `plans/`.
+//! The plan as a table of text, one line for each dispatch. The snapshots under `plans/` are such tables.
 
 use std::fmt::Write;
 
@@ -6,18 +6,19 @@ use super::Plan;
 use crate::expr::Bind;
 
 impl Plan {
-    /// One row a dispatch; sizes for `bind` if there is one, else as expressions.
+    /// One line for each dispatch, with sizes as numbers for `bind` where it is given, else as expressions.
     pub fn table(&self, bind: Option<Bind>) -> String {
         columns(&self.rows(bind))
     }
 
-    /// Like [`Plan::table`], with every layer that only repeats an earlier one in a line: `blk.1 to blk.29: as blk.0`.
-    /// A layer is said to repeat another where all columns are equal but the numbers of row and layer.
+    /// Like [`Plan::table`], but layers that repeat an earlier layer share one line: `blk.1 to blk.29: as blk.0`.
+    /// A layer repeats another if all columns are equal apart from the numbers of the dispatches and the layer.
     pub fn compact_table(&self, bind: Option<Bind>) -> String {
         let rows = self.rows(bind);
         let layer = |row: &Row| row[1].strip_prefix("blk.").and_then(|r| r.split_once('.')?.0.parse::<usize>().ok());
         let mut out: Vec<Row> = vec![];
-        // The rows of layers that stand in full, without their numbers; and the repetition that is being collected.
+        // `full`: the rows, without numbers, of every layer that is printed in full. `open`: the first layer of the repetition
+        // that is being collected, and the layer that it repeats.
         let mut full: Vec<(usize, Vec<Row>)> = vec![];
         let mut open: Option<(usize, usize)> = None;
         for group in rows.chunk_by(|a, b| layer(a) == layer(b)) {
@@ -72,7 +73,7 @@ impl Plan {
         self.dispatches.iter().enumerate().map(row).collect()
     }
 
-    /// Rules and refusals, a line each.
+    /// One line for each rule that fired, with its count, and one for each refusal.
     pub fn rules_text(&self) -> String {
         let mut out = String::new();
         for (rule, n) in self.fired.iter().filter(|(_, n)| *n > 0) {
@@ -85,10 +86,10 @@ impl Plan {
     }
 }
 
-/// A line of the table: number, name, device, kernel, grid, bytes, operations.
+/// The cells of one line of the table: number, name, device, kernel, grid, bytes, operations.
 type Row = [String; 7];
 
-/// Rows under their heads, in columns.
+/// Rows below a line of headings, with columns as wide as their widest cell.
 fn columns(rows: &[Row]) -> String {
     let head = ["#", "name", "device", "kernel", "grid", "bytes", "operations"].map(String::from);
     let mut width = [0; 7];
@@ -111,7 +112,7 @@ fn columns(rows: &[Row]) -> String {
     out
 }
 
-/// A size with three digits and a decimal prefix.
+/// A size with three significant digits and a decimal prefix, such as `1.25M`.
 pub fn human(n: u64) -> String {
     let units = ["", "k", "M", "G", "T", "P", "E"];
     let mut x = n as f64;

@@ -1,22 +1,22 @@
-//! Float kernels, once for all instruction sets: rows times tokens, attention scores, weighted sums of rows.
+//! Float kernels, written once for all instruction sets: matrix products, attention scores, weighted sums of rows.
 //!
-//! Every function checks its slices, then works with pointers inside them.
+//! Every function checks the lengths of its slices, then works with pointers inside them.
 
 use super::lanes::Lanes;
 
-/// How floats are stored, little-endian.
+/// Storage type of floats, little-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FloatKind {
-    /// IEEE single.
+    /// IEEE single precision.
     F32,
-    /// IEEE half.
+    /// IEEE half precision.
     F16,
-    /// The upper half of a single.
+    /// bfloat16: the upper half of an f32.
     Bf16,
 }
 
 impl FloatKind {
-    /// Bytes of one number.
+    /// Bytes of one element.
     pub fn bytes(self) -> usize {
         match self {
             FloatKind::F32 => 4,
@@ -25,37 +25,37 @@ impl FloatKind {
     }
 }
 
-/// Where [`Simd::dot_rows`] finds its operands and puts its results.
+/// Operands of [`Simd::dot_rows`].
 #[derive(Clone, Copy, Debug)]
 pub struct DotRows<'a> {
-    /// How the weights are stored.
+    /// Storage type of the weights.
     pub kind: FloatKind,
-    /// The weights: `n_rows` rows, `row_bytes` apart, `k` numbers each; no alignment needed.
+    /// The weights: `n_rows` rows of `k` elements, `row_bytes` apart; no alignment is needed.
     pub rows: &'a [u8],
-    /// Bytes from one row to the next, at least `k` numbers (or anything for a single row).
+    /// Bytes from one row to the next, at least the bytes of `k` elements (arbitrary for a single row).
     pub row_bytes: usize,
     /// Rows of weights.
     pub n_rows: usize,
-    /// Elements in a row.
+    /// Elements in a row of weights and of activations.
     pub k: usize,
-    /// The activations: `n_tokens` rows, `act_stride` apart, `k` numbers each.
+    /// The activations: `n_tokens` rows of `k` elements, `act_stride` apart.
     pub acts: &'a [f32],
-    /// Numbers from one row of activations to the next.
+    /// Elements from one row of activations to the next.
     pub act_stride: usize,
     /// Rows of activations.
     pub n_tokens: usize,
 }
 
-/// Operands of [`Simd::mix`]: `out[m × d] += p[m × n] · v[n × d]`, row-major with strides in numbers.
+/// Operands of [`Simd::mix`]: `out[m × d] += p[m × n] · v[n × d]`, row-major with strides in elements.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix<'a> {
     /// `m` rows of `n` weights.
     pub p: &'a [f32],
-    /// Numbers from one row of `p` to the next.
+    /// Elements from one row of `p` to the next.
     pub p_stride: usize,
     /// `n` rows of `d` values.
     pub v: &'a [f32],
-    /// Numbers from one row of `v` to the next.
+    /// Elements from one row of `v` to the next.
     pub v_stride: usize,
     /// Rows of `p` and of the output.
     pub m: usize,
@@ -65,16 +65,16 @@ pub struct Mix<'a> {
     pub d: usize,
 }
 
-/// A stored number type as a type, so that each kernel is compiled for it.
+/// A storage type as a Rust type, so that each kernel is compiled for it.
 ///
 /// # Safety (all functions)
-/// As [`Lanes`]: `p` is good for the numbers named.
+/// As for [`Lanes`]: `p` is valid for `L::N` or `n` elements.
 trait Elem {
-    /// Bytes of a number.
+    /// Bytes of an element.
     const BYTES: usize;
-    /// `L::N` numbers, converted.
+    /// Loads `L::N` elements and converts them to f32.
     unsafe fn load<L: Lanes>(p: *const u8) -> L::V;
-    /// `n < L::N` numbers, converted, the rest 0.
+    /// Loads `n < L::N` elements and converts them to f32; the other lanes are 0.
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V;
 }
 
@@ -82,12 +82,12 @@ struct F32;
 struct F16;
 struct Bf16;
 
-/// `n ≤ 16` two-byte numbers, the rest 0.
+/// Copies `n ≤ 16` elements of two bytes; the rest is 0.
 #[inline(always)]
 unsafe fn part16(p: *const u8, n: usize) -> [u16; 16] {
     let mut part = [0u16; 16];
     for (i, out) in part.iter_mut().enumerate().take(n) {
-        // SAFETY: `i < n`, and `p` is good for `n` numbers.
+        // SAFETY: `i < n`, and `p` is valid for `n` elements.
         *out = unsafe { p.cast::<u16>().add(i).read_unaligned() };
     }
     part
@@ -97,12 +97,12 @@ impl Elem for F32 {
     const BYTES: usize = 4;
     #[inline(always)]
     unsafe fn load<L: Lanes>(p: *const u8) -> L::V {
-        // SAFETY: passed on.
+        // SAFETY: the caller's contract is passed on.
         unsafe { L::load(p.cast()) }
     }
     #[inline(always)]
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V {
-        // SAFETY: passed on.
+        // SAFETY: the caller's contract is passed on.
         unsafe { L::load_part(p.cast(), n) }
     }
 }
@@ -111,12 +111,12 @@ impl Elem for F16 {
     const BYTES: usize = 2;
     #[inline(always)]
     unsafe fn load<L: Lanes>(p: *const u8) -> L::V {
-        // SAFETY: passed on.
+        // SAFETY: the caller's contract is passed on.
         unsafe { L::load_f16(p.cast()) }
     }
     #[inline(always)]
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V {
-        // SAFETY: passed on; the copy holds 16 elements, as many as any vector.
+        // SAFETY: the caller's contract is passed on; the copy holds 16 elements, as many as any vector.
         unsafe { L::load_f16(part16(p, n).as_ptr()) }
     }
 }
@@ -125,20 +125,20 @@ impl Elem for Bf16 {
     const BYTES: usize = 2;
     #[inline(always)]
     unsafe fn load<L: Lanes>(p: *const u8) -> L::V {
-        // SAFETY: passed on.
+        // SAFETY: the caller's contract is passed on.
         unsafe { L::load_bf16(p.cast()) }
     }
     #[inline(always)]
     unsafe fn load_part<L: Lanes>(p: *const u8, n: usize) -> L::V {
-        // SAFETY: passed on; the copy holds 16 elements, as many as any vector.
+        // SAFETY: the caller's contract is passed on; the copy holds 16 elements, as many as any vector.
         unsafe { L::load_bf16(part16(p, n).as_ptr()) }
     }
 }
 
-/// Calls a kernel with the stored type as its last type parameter.
+/// Calls a kernel with the storage type as its last type argument.
 macro_rules! with_elem {
     ($kind:expr, $f:ident::<$lanes:ty>($($arg:expr),*)) => {
-        // SAFETY: the caller vouches for the features, the checks before for the lengths.
+        // SAFETY: the caller vouches for the features, and the lengths were checked before.
         unsafe {
             match $kind {
                 FloatKind::F32 => $f::<$lanes, F32>($($arg),*),
@@ -149,7 +149,7 @@ macro_rules! with_elem {
     };
 }
 
-/// Length of `n` rows of `width` that begin `stride` apart; panics where that overflows.
+/// Length of `n` rows of `width` that begin `stride` apart; panics if it overflows.
 #[inline(always)]
 fn extent(n: usize, stride: usize, width: usize) -> usize {
     if n == 0 {
@@ -177,13 +177,14 @@ pub(super) unsafe fn dot_rows<L: Lanes>(o: &DotRows, out: &mut [f32], out_stride
     }
 }
 
-/// Register tiles of `L::ROWS` rows × 4 tokens (3 where there are 16 registers): one load of a weight serves all
-/// tokens, and while a block of rows is worked on, the next is fetched in the order of its addresses.
-/// A single token reads row by row, eight sums a row.
+/// Uses register tiles of `L::ROWS` rows × 4 tokens (3 tokens on sets with 16 registers), so that one load of a weight serves
+/// all tokens of the tile. With sets of 32 registers the next block of rows is prefetched in the order of its addresses.
+/// With a single token, rows are read one after the other, with eight accumulators for a row.
 ///
-/// 1: a single token took four rows at once: 8.7 GB/s of F16 rows from memory, as four streams defeat the prefetcher.
-/// 2: one row at once, 17.5 GB/s in the same minutes (medians of 5, AVX-512, AMD EPYC Zen 4, 2 cores shared with
-/// other work, 2026-11-29). Rows of at most 512 bytes, as in a cache, stay at four: 35 against 24 GB/s at 64 halves.
+/// 1: a single token took four rows at once: 8.7 GB/s of F16 rows from memory, since four streams defeat the hardware
+/// prefetcher. 2: one row at a time: 17.5 GB/s in the same minutes (medians of 5, AVX-512, AMD EPYC Zen 4, 2 cores shared
+/// with other work, 2026-11-29). Rows of at most 512 bytes, as in a KV cache, are still read four at once: 35 against
+/// 24 GB/s at 64 f16 elements.
 #[inline(always)]
 unsafe fn dot_rows_of<L: Lanes, E: Elem>(o: &DotRows, out: &mut [f32], out_stride: usize) {
     let at = |r: usize, t: usize| Tile {
@@ -209,7 +210,7 @@ unsafe fn dot_rows_of<L: Lanes, E: Elem>(o: &DotRows, out: &mut [f32], out_strid
         } else {
             while r + L::ROWS <= o.n_rows {
                 let mut t = 0;
-                // Each block of four tokens asks for its share of the next rows.
+                // Each block of four tokens prefetches its share of the next rows.
                 let bytes = L::ROWS * o.row_bytes;
                 let share = bytes.div_ceil(o.n_tokens.div_ceil(4)).next_multiple_of(64);
                 let next = o.rows.as_ptr().wrapping_add((r + L::ROWS) * o.row_bytes);
@@ -266,7 +267,7 @@ struct Tile {
     k: usize,
 }
 
-/// `R` rows × `T` tokens with `U` sums each (steps of `U` vectors along `k`).
+/// `R` rows × `T` tokens with `U` accumulators for each pair, in steps of `U` vectors along `k`.
 #[inline(always)]
 unsafe fn dot_block<L: Lanes, E: Elem, const R: usize, const T: usize, const U: usize>(
     tile: &Tile,
@@ -274,7 +275,7 @@ unsafe fn dot_block<L: Lanes, E: Elem, const R: usize, const T: usize, const U: 
     out_stride: usize,
 ) {
     let Tile { rows, row_bytes, acts, act_stride, k } = *tile;
-    // SAFETY: the caller's tile holds `R` rows and `T` tokens of `k` numbers; every index is below `k`.
+    // SAFETY: the caller's tile holds `R` rows and `T` tokens of `k` elements; every index is below `k`.
     unsafe {
         let mut sums = [[[L::splat(0.0); T]; R]; U];
         let mut i = 0;
@@ -351,7 +352,7 @@ pub(super) unsafe fn scores<L: Lanes>(
     assert_eq!(out.len(), n, "the output is not {n} long");
     let row_bytes = dim * kind.bytes();
     let o = DotRows { kind, rows, row_bytes, n_rows: n, k: dim, acts: q, act_stride: dim, n_tokens: 1 };
-    // SAFETY: the caller vouches for the features; `dot_rows` checks the rest.
+    // SAFETY: the caller guarantees the features; `dot_rows` checks the rest.
     unsafe { dot_rows::<L>(&o, out, n) };
     for x in out {
         *x *= scale;
@@ -368,7 +369,7 @@ pub(super) unsafe fn mix1<L: Lanes>(kind: FloatKind, rows: &[u8], n: usize, dim:
     with_elem!(kind, mix1_of::<L>(rows.as_ptr(), n, dim, p.as_ptr(), out.as_mut_ptr()))
 }
 
-/// Strips of columns stay in registers while the rows stream by.
+/// The sums of a strip of columns stay in registers while all rows are read.
 #[inline(always)]
 unsafe fn mix1_of<L: Lanes, E: Elem>(rows: *const u8, n: usize, dim: usize, p: *const f32, out: *mut f32) {
     // SAFETY: strips end within `dim`; lengths were checked by the caller.
@@ -481,7 +482,7 @@ unsafe fn mix_rows<L: Lanes, const M: usize>(o: &Mix, i: usize, out: *mut f32, o
     }
 }
 
-/// `M` rows × `C` vectors of columns in registers, all of `n` in one pass.
+/// Accumulates `M` rows × `C` vectors of columns in registers, over all of `n` in one pass.
 #[inline(always)]
 unsafe fn mix_block<L: Lanes, const M: usize, const C: usize>(
     o: &Mix,
@@ -534,7 +535,7 @@ pub(super) unsafe fn transpose<L: Lanes>(
     with_elem!(kind, transpose_of::<L>(rows.as_ptr(), n, dim, out, out_stride))
 }
 
-/// 16 rows × one vector of columns at a time, through a square that stays in L1.
+/// Transposes 16 rows × one vector of columns at a time through a square buffer that stays in L1.
 #[inline(always)]
 unsafe fn transpose_of<L: Lanes, E: Elem>(rows: *const u8, n: usize, dim: usize, out: &mut [f32], out_stride: usize) {
     let mut square = [[0.0f32; 16]; 16];

@@ -1,35 +1,35 @@
-//! A vector of f32 lanes: what a float kernel needs from an instruction set, and the portable answer.
+//! A vector of f32 lanes: the operations that float kernels need from an instruction set, and their portable version.
 
-/// One instruction set's vector of f32.
+/// The f32 vector of one instruction set.
 ///
 /// # Safety (all functions)
-/// The processor has the set's features, and pointers are good for the lanes named: [`Lanes::N`], or `n` of them in
-/// the `_part` forms (which touch nothing beyond). No alignment is needed.
+/// The processor supports the instruction set, and pointers are valid for [`Lanes::N`] elements, or for `n` elements in
+/// the `_part` forms, which access nothing beyond. No alignment is needed.
 pub(super) trait Lanes: Copy {
     /// Lanes of a vector.
     const N: usize;
     /// Rows of the register tile of `dot_rows`.
     const ROWS: usize;
-    /// True if `fma` is one instruction. Plain loops ask this too: without it `f32::mul_add` is a library call.
+    /// True if `fma` is one instruction. Plain loops check this too, since `f32::mul_add` is a library call otherwise.
     const FMA: bool;
-    /// The vector.
+    /// The vector type: `N` f32.
     type V: Copy;
 
-    /// All lanes `x`.
+    /// Sets all lanes to `x`.
     unsafe fn splat(x: f32) -> Self::V;
-    /// `N` numbers.
+    /// Loads `N` elements.
     unsafe fn load(p: *const f32) -> Self::V;
-    /// `n < N` numbers, the rest 0.
+    /// Loads `n < N` elements; the other lanes are 0.
     unsafe fn load_part(p: *const f32, n: usize) -> Self::V;
-    /// Writes `N` numbers.
+    /// Stores `N` elements.
     unsafe fn store(p: *mut f32, v: Self::V);
-    /// Writes the first `n < N` lanes.
+    /// Stores the first `n < N` lanes.
     unsafe fn store_part(p: *mut f32, v: Self::V, n: usize);
-    /// `N` IEEE halves, converted.
+    /// Loads `N` f16 and converts them to f32.
     unsafe fn load_f16(p: *const u16) -> Self::V;
-    /// `N` bfloat16, converted.
+    /// Loads `N` bfloat16 and converts them to f32.
     unsafe fn load_bf16(p: *const u16) -> Self::V;
-    /// Writes `N` numbers as IEEE halves, ties to even.
+    /// Stores `N` elements as f16, rounded with ties to even.
     unsafe fn store_f16(p: *mut u16, v: Self::V);
     /// `a + b`.
     unsafe fn add(a: Self::V, b: Self::V) -> Self::V;
@@ -37,23 +37,23 @@ pub(super) trait Lanes: Copy {
     unsafe fn fma(a: Self::V, b: Self::V, c: Self::V) -> Self::V;
     /// Sum of the lanes.
     unsafe fn sum(v: Self::V) -> f32;
-    /// Asks for the cache line at `p` in L2. Any address will do.
+    /// Prefetches the cache line at `p` into L2. Any address is allowed.
     unsafe fn prefetch(p: *const u8);
-    /// Sums of four vectors.
+    /// The sum of the lanes of each of four vectors.
     unsafe fn sum4(v: [Self::V; 4]) -> [f32; 4];
 }
 
-/// `a * b + c`, fused where that is one instruction.
+/// `a * b + c`, as one fused multiply-add where the instruction set has that instruction.
 #[inline(always)]
 pub(super) fn fma<L: Lanes>(a: f32, b: f32, c: f32) -> f32 {
     if L::FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// Four lanes in plain Rust, which every target's compiler maps to its 128-bit vectors.
+/// Four lanes in plain Rust, which the compiler maps to 128-bit vectors where the target has them.
 #[derive(Clone, Copy)]
 pub(super) struct Portable;
 
-/// Widens one IEEE half without branches: the exponent is moved into place and rebiased by a multiplication, which is
+/// Converts one f16 to f32 without branches: the exponent is shifted into place and rebiased by a multiplication, which is
 /// exact for subnormals too; infinities and NaN get the largest exponent.
 #[inline(always)]
 pub(super) fn f16_to_f32(h: u16) -> f32 {
@@ -65,7 +65,7 @@ pub(super) fn f16_to_f32(h: u16) -> f32 {
     f32::from_bits(sign | value | special)
 }
 
-/// Widens one bfloat16.
+/// Converts one bfloat16 to f32.
 #[inline(always)]
 pub(super) fn bf16_to_f32(h: u16) -> f32 {
     f32::from_bits(u32::from(h) << 16)

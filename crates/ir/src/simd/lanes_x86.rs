@@ -3,25 +3,25 @@
 use super::lanes::Lanes;
 use std::arch::x86_64::*;
 
-/// Eight lanes; needs AVX2, FMA, F16C.
+/// Eight lanes; needs AVX2, FMA and F16C.
 #[derive(Clone, Copy)]
 pub(super) struct Avx2;
 
-/// Sixteen lanes; needs AVX-512 F, BW, VL, DQ and what [`Avx2`] needs.
+/// Sixteen lanes; needs AVX-512 F, BW, VL and DQ, and the extensions of [`Avx2`].
 #[derive(Clone, Copy)]
 pub(super) struct Avx512;
 
-/// The first `n` of eight lanes set.
+/// A mask of eight lanes with the first `n` set.
 #[inline(always)]
 unsafe fn mask8(n: usize) -> __m256i {
     // SAFETY: AVX2 by contract of the callers.
     unsafe { _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7)) }
 }
 
-/// Sums of four vectors of four.
+/// For each of four vectors of four lanes, the sum of its lanes.
 #[inline(always)]
 unsafe fn sum4x4(v: [__m128; 4]) -> [f32; 4] {
-    // SAFETY: SSE3 is part of AVX2; `[f32; 4]` and `__m128` have one size.
+    // SAFETY: AVX2 implies SSE3; `[f32; 4]` and `__m128` have the same size.
     unsafe {
         let sums = _mm_hadd_ps(_mm_hadd_ps(v[0], v[1]), _mm_hadd_ps(v[2], v[3]));
         std::mem::transmute::<__m128, [f32; 4]>(sums)
@@ -40,13 +40,13 @@ unsafe fn fold16(v: __m512) -> __m256 {
     unsafe { _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)) }
 }
 
-/// Functions of [`Lanes`]: each body runs under the trait's contract.
+/// Defines functions of [`Lanes`]; the body of each may rely on the trait's contract.
 macro_rules! lanes {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? { $($body:tt)* })*) => {$(
         #[inline(always)]
         unsafe fn $name($($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: the trait's contract: the features are present, pointers are good for the lanes named; loads and
-            // stores are the unaligned forms, masked where fewer than `N` lanes are named.
+            // SAFETY: by the trait's contract the features are present and pointers are valid for the elements that are read or
+            // written. Loads and stores are unaligned, and masked where fewer than `N` elements are valid.
             unsafe { $($body)* }
         }
     )*};

@@ -1,17 +1,17 @@
-//! Elementwise kernels and reductions: plain loops, compiled once per instruction set and vectorised by the compiler.
+//! Elementwise kernels and reductions: plain loops, compiled and vectorized for each instruction set.
 //!
-//! `exp` splits `x = n ln 2 + r` with `|r| ≤ ln 2 / 2`, takes the Taylor polynomial of degree 7 (remainder below
-//! `6e-9`) and puts `n` into the exponent: relative error about 2 units in the last place.
+//! `exp` splits `x = n ln 2 + r` with `|r| ≤ ln 2 / 2`, evaluates the Taylor polynomial of degree 7 (remainder below `6e-9`)
+//! at `r` and adds `n` to the exponent. The relative error is about 2 units in the last place.
 
 use super::lanes::{Lanes, bf16_to_f32 as convert_bf16, fma};
 
-/// Adding and taking away `1.5 * 2^23` rounds to the nearest integer.
+/// Adding and then subtracting `1.5 * 2^23` rounds to the nearest integer.
 const ROUND: f32 = 12_582_912.0;
-/// Below this `exp` is given as 0 (it would be subnormal).
+/// For smaller arguments `exp` returns 0, since the result would be subnormal.
 const EXP_LOW: f32 = -87.336_54;
-/// Above this `exp` is given as infinity (it would be above two thirds of the largest float).
+/// For larger arguments `exp` returns infinity: the result would be above two thirds of the largest f32.
 const EXP_HIGH: f32 = 88.376_26;
-/// `ln 2` in two parts; the first has 9 bits, so that its product with `n` is exact.
+/// `ln 2` as a sum of two constants; the first has 9 significant bits, so that its product with `n` is exact.
 const LN2_HIGH: f32 = 355.0 / 512.0;
 const LN2_LOW: f32 = -2.121_944_4e-4;
 
@@ -46,7 +46,7 @@ fn silu_of<L: Lanes>(x: f32) -> f32 {
     x / (1.0 + exp::<L>(-x))
 }
 
-/// `(1 + tanh(u)) / 2 = sigmoid(2u)`, which needs no clamp of its own.
+/// GELU with tanh, by `(1 + tanh(u)) / 2 = sigmoid(2u)`: unlike tanh, the sigmoid needs no clamp of its argument.
 #[inline(always)]
 fn gelu_of<L: Lanes>(x: f32) -> f32 {
     const SQRT_2_OVER_PI: f32 = 0.797_884_6;
@@ -54,7 +54,7 @@ fn gelu_of<L: Lanes>(x: f32) -> f32 {
     x / (1.0 + exp::<L>(-2.0 * u))
 }
 
-/// Odd polynomial near 0, where the exponential form would cancel; that form beyond 0.625.
+/// Uses an odd polynomial up to 0.625, where the exponential form would suffer cancellation, and that form beyond.
 #[inline(always)]
 fn tanh_of<L: Lanes>(x: f32) -> f32 {
     let a = x.abs();
@@ -69,7 +69,7 @@ fn tanh_of<L: Lanes>(x: f32) -> f32 {
     if a < 0.625 { near } else { far }
 }
 
-/// See [`super::Simd::rms_norm`]. 32 partial sums.
+/// See [`super::Simd::rms_norm`]. The sum of squares is accumulated in 32 partial sums.
 #[inline(always)]
 pub(super) unsafe fn rms_norm<L: Lanes>(x: &[f32], weight: Option<&[f32]>, eps: f32, out: &mut [f32]) {
     assert_eq!(x.len(), out.len(), "input and output differ in length");
@@ -101,7 +101,7 @@ pub(super) unsafe fn rms_norm<L: Lanes>(x: &[f32], weight: Option<&[f32]>, eps: 
     }
 }
 
-/// Pairwise sum of partial sums.
+/// Adds up partial sums pairwise.
 #[inline(always)]
 fn total(sums: &mut [f32; 32]) -> f32 {
     let mut half = 16;
@@ -117,7 +117,7 @@ fn total(sums: &mut [f32; 32]) -> f32 {
 /// See [`super::Simd::softmax_exp`].
 #[inline(always)]
 pub(super) unsafe fn softmax_exp<L: Lanes>(x: &mut [f32], max: f32) -> f32 {
-    // All masked: -inf - 0 gives 0, -inf - -inf would give NaN.
+    // If all elements are masked, 0 is subtracted: exp(-inf - 0) is 0, while -inf - -inf would be NaN.
     let max = if max == f32::NEG_INFINITY { 0.0 } else { max };
     let mut sums = [0.0f32; 32];
     let mut chunks = x.chunks_exact_mut(32);
@@ -151,7 +151,7 @@ pub(super) unsafe fn max(x: &[f32]) -> f32 {
     lanes.iter().fold(f32::NEG_INFINITY, |m, x| if *x > m { *x } else { m })
 }
 
-/// A map of two inputs, `$f(a, b)`.
+/// Defines elementwise functions of two inputs, `$f(a, b)`.
 macro_rules! zips {
     ($($(#[$doc:meta])* $name:ident $(<$l:ident>)? |$a:ident, $b:ident| $f:expr;)*) => {$(
         $(#[$doc])*
@@ -177,7 +177,7 @@ zips! {
     mul |x, y| x * y;
 }
 
-/// A map in place.
+/// Defines elementwise functions that work in place.
 macro_rules! maps {
     ($($(#[$doc:meta])* $name:ident = $f:ident;)*) => {$(
         $(#[$doc])*

@@ -16,7 +16,7 @@ fn random(seed: u64, n: usize) -> Vec<f32> {
         .collect()
 }
 
-/// Stores numbers; gives the bytes and the values they stand for.
+/// Stores elements; returns the bytes and the values after rounding to the storage type.
 fn stored(kind: FloatKind, x: &[f32]) -> (Vec<u8>, Vec<f32>) {
     match kind {
         FloatKind::F32 => (x.iter().flat_map(|x| x.to_le_bytes()).collect(), x.to_vec()),
@@ -51,7 +51,7 @@ fn rows_times_tokens_equal_f64_for_all_kinds_widths_and_strides() {
             (0, 2, 2),
             (16, 8, 0),
         ] {
-            // Rows begin at an odd address and are further apart than they are long.
+            // Rows begin at an odd address, and the stride is larger than a row.
             let row_bytes = k * kind.bytes() + 3;
             let (act_stride, out_stride) = (k + 2, n_rows + 3);
             let mut rows = vec![0xffu8; n_rows * row_bytes + 1];

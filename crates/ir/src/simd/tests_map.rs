@@ -7,7 +7,7 @@ fn tables() -> impl Iterator<Item = &'static Simd> {
     Isa::available().iter().map(|isa| simd(*isa))
 }
 
-/// Numbers over the whole useful range, with an odd count so that every tail is met.
+/// Inputs over the whole useful range. Their count is odd, so that every tail loop runs.
 fn spread(from: f32, to: f32) -> Vec<f32> {
     let n = 20_011;
     (0..n).map(|i| from + (to - from) * i as f32 / (n - 1) as f32).collect()
@@ -139,7 +139,7 @@ fn half_conversions_are_exact_for_every_half() {
             assert!(bwide[i] == bwant || (bwide[i].is_nan() && bwant.is_nan()), "{} {h:#x}", s.name());
             assert!(back[i] == *h || f16::from_bits(back[i]).is_nan() && want.is_nan(), "{} {h:#x}", s.name());
         }
-        // Lengths that are no multiple of a vector, ties and overflow.
+        // Lengths that are not a multiple of a vector, ties and overflow.
         for n in 0..40 {
             let x: Vec<f32> = (0..n).map(|i| (1.0 + i as f32 / 4096.0) * 10f32.powi(i - 20)).collect();
             let mut out = vec![0; n as usize];

@@ -1,4 +1,4 @@
-//! Tiles on every instruction set against a reference in f64 over the unpacked blocks.
+//! Tile kernels on every instruction set, against a reference in f64 over the unpacked blocks.
 
 use super::{Isa, Q8Rows, q8_row_bytes, simd};
 use crate::formats::block::{BlockSpec, GroupMin, ScaleKind, Unpacked};
@@ -7,14 +7,14 @@ use half::f16;
 
 const TABLE: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
 
-/// A stored block of these tests is a seed, from which `unpack` makes everything.
+/// In these tests a stored block is a seed, from which `unpack` derives quants, scales and mins.
 const BYTES: usize = 8;
 
 fn spec(block: usize, group: usize, bits: u32, zero: i32, min: GroupMin, sub_scales: bool) -> BlockSpec {
     BlockSpec { block, bytes: BYTES, group, bits, zero, min, table: None, sub_scales, scale: ScaleKind::F16 }
 }
 
-/// Every combination that a real format has.
+/// Every combination of group size, bits, scales and mins that a real format has.
 fn specs() -> Vec<(&'static str, BlockSpec)> {
     let table = |mut spec: BlockSpec| {
         spec.table = Some(&TABLE);
@@ -63,7 +63,7 @@ fn unpack(spec: &BlockSpec, bytes: &[u8], out: &mut Unpacked) {
     }
     out.d = match spec.scale {
         ScaleKind::F16 => f16::from_f32(random.unit() * 0.1).to_f32(),
-        // From 2^-60 to 2^3: far below what f16 has.
+        // From 2^-60 to 2^3: the smallest are far below the range of f16.
         ScaleKind::E8M0 => 2f32.powi((random.next() % 64) as i32 - 60),
     };
     out.m = if spec.min == GroupMin::None { 0.0 } else { f16::from_f32(random.unit()).to_f32() };
@@ -90,7 +90,8 @@ fn matrix(spec: BlockSpec, k: usize, rows: usize, seed: u64) -> Matrix {
 }
 
 impl Matrix {
-    /// Row `r` by the formula, in the arithmetic that `number` does.
+    /// Row `r` by the formula of the format; `number` makes an element from the unpacked block, the group and the quant less
+    /// zero point (or the codebook value).
     fn reference<T>(&self, r: usize, number: impl Fn(&Unpacked, usize, i32) -> T) -> Vec<T> {
         let spec = *self.layout.spec();
         let row = &self.stored[r * self.layout.stored_row_bytes()..][..self.layout.stored_row_bytes()];
@@ -134,7 +135,7 @@ impl Matrix {
     }
 }
 
-/// Every third token has only its largest magnitudes, so that quants are ±127.
+/// All activations of every third token have the largest magnitude, so that their quants are ±127.
 fn activations(k: usize, n: usize, seed: u64) -> Vec<f32> {
     let mut random = Random(seed);
     (0..n * k)
@@ -255,8 +256,8 @@ fn integer_sums_are_exact_where_all_scales_are_one() {
     }
 }
 
-/// Scales at both ends: a product with a scale of 2^127 is finite wherever the result is, so no product on the way may
-/// be larger; subnormal scales are not flushed.
+/// Scales at both ends of the range. With a scale of 2^127 the result is finite, so no intermediate product may overflow;
+/// subnormal scales must not be flushed to zero.
 #[test]
 fn extreme_powers_of_two_as_scales_neither_overflow_nor_vanish() {
     let spec = specs().into_iter().find(|s| s.1.scale == ScaleKind::E8M0).unwrap().1;
@@ -266,7 +267,7 @@ fn extreme_powers_of_two_as_scales_neither_overflow_nor_vanish() {
         let d = 2f64.powi(exponent) as f32;
         let one = |bytes: &[u8], out: &mut Unpacked| {
             unpack(&spec, bytes, out);
-            // Numbers are 1, and -10 at two places of a block.
+            // All elements are 1, except -10 at two places of a block.
             out.quants[..32].iter_mut().enumerate().for_each(|(i, q)| *q = if i % 11 == 10 { 7 } else { 8 });
             out.d = d;
         };
@@ -277,7 +278,7 @@ fn extreme_powers_of_two_as_scales_neither_overflow_nor_vanish() {
         let mut row = vec![0.0; k];
         layout.row(&tile, 0, &mut row);
         assert_eq!(f64::from(row[0]), 2f64.powi(exponent), "2^{exponent} times 1");
-        // Of either sign, so that the sum is small and its parts are not.
+        // Terms of both signs, so that the sum is small while its terms are large.
         let x: Vec<f32> = (0..7 * k).map(|i| if i % 2 == 0 { size } else { -size * 0.99 }).collect();
         for &isa in Isa::available() {
             let acts = quantized(isa, &x, k);

@@ -1,11 +1,12 @@
-//! Tiles with AVX2: `vpmaddubsw` multiplies 4 columns of 8 rows and adds neighbours in 16 bits, which saturate.
+//! Tile kernels with AVX2: `vpmaddubsw` multiplies 4 columns of 8 rows and adds adjacent products in saturating 16 bits.
 //!
-//! Quants of up to 6 bits stay unsigned and as many products are added in 16 bits as can never overflow them. 8-bit
-//! quants and codebooks become signed numbers `w`; `|w| * sign(a, w)` is at most `2 * 128 * 127`, which fits.
-//! A chunk of 256 columns is taken apart once into L1, then up to four tokens pass at a time.
+//! Quants of up to 6 bits stay unsigned, and only so many products are accumulated in 16 bits that they cannot overflow.
+//! 8-bit quants and codebook entries become signed values `w`; a sum of two products `|w| * sign(a, w)` is at most
+//! `2 * 128 * 127`, which fits. A chunk of 256 columns is unpacked once into L1, then multiplied with up to four tokens at a
+//! time.
 //!
-//! 1: as here: Q4_0 with 512 tokens 94-125 GOPS, one token from memory 11-15 GB/s, which is still bound by
-//! instructions, not by the memory. (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
+//! 1: the present version: Q4_0 with 512 tokens at 94-125 GOPS, one token from memory at 11-15 GB/s, which is still bound by
+//! instructions, not by memory bandwidth. (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 
 use super::tile_shared::{Act, CHUNK, Chunk, check, fill_unit, zero_point};
 use crate::formats::block::GroupMin;
@@ -26,9 +27,9 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
         for slot in 0..count {
             fill_unit(layout, tile, first + slot, &mut chunk, slot);
         }
-        // SAFETY: the caller vouches for AVX2; the chunk's units exist in every row of activations.
+        // SAFETY: the caller guarantees AVX2; the chunk's units exist in every row of activations.
         unsafe {
-            // Products of one quant and activation are at most `most * 127`, two of them at most 32767 / ACC.
+            // A product of a quant and an activation is at most `most * 127`; `ACC` sums of two such products fit in 16 bits.
             match (layout.packing(), g16) {
                 (Packing::Bits8 | Packing::Table, g16) => {
                     for quants in &mut chunk.quants[..count] {
@@ -49,7 +50,7 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
     }
 }
 
-/// All tokens over one chunk.
+/// Multiplies one chunk with all tokens and adds to the output.
 #[inline(always)]
 unsafe fn pass<const SIGNED: bool, const G16: bool, const ACC: usize>(
     layout: &TileLayout,
@@ -74,7 +75,8 @@ unsafe fn pass<const SIGNED: bool, const G16: bool, const ACC: usize>(
     }
 }
 
-/// Where the sums of a token begin and what its scales and mins are multiplied with, in this chunk.
+/// For one token and chunk: the initial values of the integer sums, which subtract the zero point; the factors of the mins; and
+/// the activation scales.
 #[derive(Clone, Copy)]
 struct Begin {
     zero: [i32; 2 * CHUNK],
@@ -109,7 +111,7 @@ unsafe fn pass_tokens<const SIGNED: bool, const G16: bool, const ACC: usize, con
             begin[t].d[slot] = d;
         }
     }
-    // SAFETY: AVX2 by contract; quants, scales and mins of a chunk are whole arrays; `quants[t]` is good for
+    // SAFETY: AVX2 by contract; quants, scales and mins of a chunk are whole arrays; `quants[t]` is valid for reads of
     // `count` units.
     unsafe {
         let ones = _mm256_set1_epi16(1);

@@ -1,8 +1,10 @@
-//! Tiles with AVX-512 VNNI: one 512-bit lane a row, one `vpdpbusd` with a broadcast activation dword for 4 columns of
-//! 16 rows. Quants stay unsigned; sums begin at `-zero * sum(activations)`, so signed formats cost nothing.
+//! Tile kernels with AVX-512 VNNI. Each 32-bit lane of a 512-bit vector is a row: one `vpdpbusd` with a broadcast dword of
+//! activations computes 4 columns of 16 rows. Quants stay unsigned. Accumulators start at `-zero * sum(activations)`, so
+//! that formats with a zero point cost no extra instruction.
 //!
-//! Up to four tokens (decode) go from planes to sums in registers. More tokens take a chunk of 256 columns apart once, into
-//! L1, and pass up to 6 tokens over each unit with its eight vectors and all sums in registers.
+//! For up to four tokens (decode), planes are unpacked in registers and accumulated at once. For more tokens, a chunk of 256
+//! columns is unpacked once into L1, and up to 6 tokens at a time are multiplied with each unit, with the unit's eight
+//! vectors and all accumulators in registers.
 
 use super::q8::{at_scales, at_sums, q8_row_bytes};
 use super::tile_shared::{CHUNK, Chunk, check, zero_point};
@@ -11,7 +13,7 @@ use crate::formats::tile::{Packing, TileLayout, UNIT, VEC};
 use std::arch::x86_64::*;
 use std::mem::MaybeUninit;
 
-/// How far ahead two and more tokens ask for planes, in bytes.
+/// Prefetch distance for planes in bytes, with two or more tokens.
 const AHEAD: usize = 2048;
 
 const BITS2: u8 = 0;
@@ -22,7 +24,7 @@ const BITS6: u8 = 4;
 const BITS8: u8 = 5;
 const TABLE: u8 = 6;
 
-/// Calls a kernel with the packing as a constant.
+/// Calls a kernel with the packing as a const generic argument.
 macro_rules! with_packing {
     ($layout:expr, $f:ident $(, $more:expr)*; $($arg:expr),*) => {
         match $layout.packing() {
@@ -41,7 +43,7 @@ macro_rules! with_packing {
 #[inline(always)]
 pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: usize, out: &mut [[f32; 16]]) {
     check(layout, tile, acts, n, out);
-    // SAFETY: the caller vouches for the features; the slices hold what the layout says.
+    // SAFETY: the caller guarantees the features; `check` has ensured that the slices have the sizes of the layout.
     unsafe {
         match (n, layout.spec().group) {
             (0, _) => {}
@@ -58,10 +60,10 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
     }
 }
 
-/// Planes of a unit to its eight vectors of unsigned quants. `table` is the codebook moved up by 128.
+/// Unpacks the planes of a unit to its eight vectors of unsigned quants. `table` is the codebook with 128 added.
 #[inline(always)]
 unsafe fn quants<const P: u8>(p: *const u8, table: __m512i) -> [__m512i; 8] {
-    // SAFETY: `p` is good for the planes of one unit of packing `P`.
+    // SAFETY: `p` is valid for reads of the planes of one unit of packing `P`.
     unsafe {
         let plane = |i: usize| _mm512_loadu_si512(p.add(i * VEC).cast());
         let nibble = _mm512_set1_epi8(15);
@@ -136,7 +138,7 @@ unsafe fn quants<const P: u8>(p: *const u8, table: __m512i) -> [__m512i; 8] {
     }
 }
 
-/// The codebook of the format in every 128-bit lane, moved up by 128; anything without one.
+/// The codebook of the format plus 128, in every 128-bit lane; for formats without one the result is not used.
 #[inline(always)]
 unsafe fn codebook(layout: &TileLayout) -> __m512i {
     let table = layout.spec().table.copied().unwrap_or([0; 16]).map(|x| (x as u8) ^ 0x80);
@@ -146,18 +148,18 @@ unsafe fn codebook(layout: &TileLayout) -> __m512i {
 
 #[inline(always)]
 unsafe fn halves(p: *const u8) -> __m512 {
-    // SAFETY: `p` is good for 32 bytes.
+    // SAFETY: `p` is valid for reads of 32 bytes.
     unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(p.cast())) }
 }
 
-/// The scales of 16 rows.
+/// The scales of 16 rows, converted to f32.
 #[inline(always)]
 unsafe fn scales(kind: ScaleKind, p: *const u8) -> __m512 {
-    // SAFETY: `p` is good for 32 bytes.
+    // SAFETY: `p` is valid for reads of 32 bytes.
     unsafe {
         match kind {
             ScaleKind::F16 => halves(p),
-            // bf16: the upper half of an f32.
+            // The scale is held as bf16, which is the upper half of an f32.
             ScaleKind::E8M0 => {
                 let bits = _mm512_cvtepu16_epi32(_mm256_loadu_si256(p.cast()));
                 _mm512_castsi512_ps(_mm512_slli_epi32::<16>(bits))
@@ -166,7 +168,7 @@ unsafe fn scales(kind: ScaleKind, p: *const u8) -> __m512 {
     }
 }
 
-/// Header of a panel: what scales and mins are made of.
+/// The block scales `d` and mins `m` of a panel, for 16 rows.
 #[derive(Clone, Copy)]
 struct Head {
     d: __m512,
@@ -185,7 +187,7 @@ unsafe fn head(layout: &TileLayout, panel: *const u8) -> Head {
     }
 }
 
-/// `d * sc` of group `g` of a panel.
+/// The scales of group `g` of a panel: `d * sc` where the format has sub-scales, else `d`.
 #[inline(always)]
 unsafe fn scale_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) -> __m512 {
     if !layout.spec().sub_scales {
@@ -198,7 +200,7 @@ unsafe fn scale_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) 
     }
 }
 
-/// Min of group `g` of a panel, of a format that has mins.
+/// Min of group `g` of a panel. The format has mins.
 #[inline(always)]
 unsafe fn min_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) -> __m512 {
     if layout.spec().min != GroupMin::Scaled {
@@ -211,18 +213,18 @@ unsafe fn min_of(layout: &TileLayout, panel: *const u8, head: Head, g: usize) ->
     }
 }
 
-/// Four columns: `sum + w · a`, `a` one dword of activations.
+/// `sum + w · a` over four columns of 16 rows, where `a` points to one dword of activations.
 #[inline(always)]
 unsafe fn dot4(sum: __m512i, w: __m512i, a: *const u8) -> __m512i {
-    // SAFETY: `a` is good for 4 bytes.
+    // SAFETY: `a` is valid for reads of 4 bytes.
     unsafe { _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(a.cast::<i32>().read_unaligned())) }
 }
 
-/// Up to four tokens. Planes → vectors → sums without leaving the registers; the memory is the limit.
+/// Up to four tokens. Planes are unpacked and accumulated without leaving the registers; memory bandwidth is the limit.
 ///
-/// 1: one token so, 26.9 GB/s of Q4_0 from memory and 58 from L2; more tokens went the way of
-/// `dot_many`. 2: two to four tokens too: four tokens on Q4_0, 200 to 330 GOPS from L2. 3: several
-/// tokens ask for planes 2 KB ahead, 130 to 180 GOPS from memory; for one token that is no gain (tried 1 to 8 KB).
+/// 1: only one token took this path: 26.9 GB/s of Q4_0 from memory and 58 from L2; more tokens took `dot_many`.
+/// 2: two to four tokens take it too: four tokens on Q4_0, from 200 to 330 GOPS from L2. 3: several tokens prefetch
+/// planes 2 KB ahead: from 130 to 180 GOPS from memory; for one token prefetching brought nothing (tried 1 to 8 KB).
 /// (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 #[inline(always)]
 unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
@@ -277,8 +279,8 @@ unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
                         let f = _mm512_fmadd_ps(_mm512_cvtepi32_ps(s[1]), scale1, f);
                         total[t] = _mm512_fmadd_ps(f, d[t], total[t]);
                     } else {
-                        // An E8M0 scale of 2^127 times the sum of integers alone would be infinite: it comes last, as in
-                        // `pass_tokens`.
+                        // An E8M0 scale of 2^127 times the integer sum would be infinite, so the activation's scale is
+                        // multiplied first and the weight's scale last, as in `pass_tokens`.
                         let is_last = P == TABLE && layout.spec().scale == ScaleKind::E8M0;
                         let (first, last) = if is_last { (d[t], scale0) } else { (scale0, d[t]) };
                         let f = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_add_epi32(s[0], s[1])), first);
@@ -307,7 +309,7 @@ unsafe fn dot_few<const P: u8, const G16: bool, const T: usize>(
     }
 }
 
-/// Takes `count` units from unit `first` apart.
+/// Unpacks `count` units from unit `first` on into `chunk`.
 #[inline(always)]
 unsafe fn fill<const P: u8>(layout: &TileLayout, tile: *const u8, first: usize, count: usize, chunk: *mut Chunk) {
     // SAFETY: the units are inside the tile; `count` is at most `CHUNK`; `chunk` may be written.
@@ -334,20 +336,21 @@ unsafe fn fill<const P: u8>(layout: &TileLayout, tile: *const u8, first: usize, 
     }
 }
 
-/// Tokens beyond one: chunk by chunk.
+/// More than four tokens: unpacks the tile chunk by chunk and multiplies each chunk with all tokens.
 #[inline(always)]
 unsafe fn dot_many(layout: &TileLayout, tile: *const u8, acts: *const u8, out: &mut [[f32; 16]]) {
     out.fill([0.0; 16]);
     let units = layout.k() / UNIT;
-    // Not cleared: `fill` writes what `pass` reads, and clearing 6 KB would be felt in narrow tiles.
+    // The chunk is not cleared: `fill` writes everything that `pass` reads, and clearing 6 KB would cost noticeable time in
+    // narrow tiles.
     let mut chunk = MaybeUninit::<Chunk>::uninit();
     let chunk = chunk.as_mut_ptr();
     for first in (0..units).step_by(CHUNK) {
         let count = (units - first).min(CHUNK);
-        // SAFETY: as the caller's; the chunk is inside the tile.
+        // SAFETY: as the caller guarantees; the chunk is inside the tile.
         unsafe {
             with_packing!(layout, fill; layout, tile, first, count, chunk);
-            // What the next chunk is made of, in this tile or the next: any address may be asked for.
+            // The planes of the next chunk, in this tile or the next one. Any address may be prefetched.
             let next = Ahead {
                 at: tile.wrapping_add((first + CHUNK) / layout.units() * layout.panel_bytes()),
                 bytes: layout.panel_bytes() * CHUNK / layout.units(),
@@ -363,17 +366,17 @@ unsafe fn dot_many(layout: &TileLayout, tile: *const u8, acts: *const u8, out: &
     }
 }
 
-/// Cache lines a pass asks for with each unit.
+/// Cache lines that `pass_tokens` prefetches for each unit.
 const LINES: usize = 2;
 
-/// Bytes to be fetched while tokens pass by.
+/// Address and size of the memory that is prefetched while a chunk is multiplied with the tokens.
 #[derive(Clone, Copy)]
 struct Ahead {
     at: *const u8,
     bytes: usize,
 }
 
-/// All tokens over one chunk.
+/// Multiplies one chunk with all tokens and adds to `out`.
 #[inline(always)]
 unsafe fn pass<const G16: bool, const HAS_MIN: bool>(
     layout: &TileLayout,
@@ -391,7 +394,7 @@ unsafe fn pass<const G16: bool, const HAS_MIN: bool>(
     unsafe {
         while t < n {
             let (acts, rest) = (acts.add(t * stride), &mut out[t..]);
-            // Sixes, and a remainder cut so that no single token is left over without need.
+            // Six tokens at a time; the remainder is split so that a single token is left over only if there is no other way.
             t += match n - t {
                 1 => pass_tokens::<G16, HAS_MIN, 1>(layout, chunk, first, count, next.at, acts, rest),
                 2 => pass_tokens::<G16, HAS_MIN, 2>(layout, chunk, first, count, next.at, acts, rest),
@@ -405,20 +408,21 @@ unsafe fn pass<const G16: bool, const HAS_MIN: bool>(
     }
 }
 
-/// Where the sums of a token begin, and what its mins are multiplied with, for the groups of a chunk.
+/// For each group of a chunk, for one token: the initial value of the accumulator (`-zero * sum(quants)`), and the
+/// activations' sum by which the min is multiplied.
 #[repr(C, align(64))]
 struct Begin {
     zero: [i32; 16],
     sum: [f32; 16],
 }
 
-/// `T` tokens over one chunk: eight vectors of quants and `T` sums in registers. Returns `T`.
+/// Multiplies one chunk with `T` tokens, with eight vectors of quants and `T` accumulators in registers. Returns `T`.
 ///
-/// A unit and token are 8 `vpdpbusd` and, on the same two ports, a multiplication and an addition of floats (two with
-/// mins): 80 % of the integer peak is the most this can reach (344 of 430 GOPS at 3.36 GHz).
-/// 1: 16 tokens, which the compiler left as a loop with the sums in memory. 2: 6 tokens, unrolled, 1.05 times that.
-/// 3: each unit asks for two cache lines of the next chunk, from `next` on: 16 tokens over 25 MB of Q4_0 went from 195
-/// to 284 GOPS (medians; asking for all of the next chunk at once brought 204). 512 tokens: 316 GOPS.
+/// A unit of one token takes 8 `vpdpbusd` and, on the same two ports, a float multiplication and a float addition (two
+/// with mins), so at most 80 % of the integer peak can be reached (344 of 430 GOPS at 3.36 GHz).
+/// 1: 16 tokens at a time: the compiler left a loop with the accumulators in memory. 2: 6 tokens, unrolled: 1.05 times as
+/// fast. 3: with each unit, two cache lines of the next chunk are prefetched, from `next` on: 16 tokens over 25 MB of Q4_0
+/// went from 195 to 284 GOPS (medians; prefetching the whole next chunk at once brought 204). 512 tokens: 316 GOPS.
 /// (One thread, AMD EPYC Zen 4, 2 cores shared with other work, 2026-11-29.)
 #[inline(always)]
 unsafe fn pass_tokens<const G16: bool, const HAS_MIN: bool, const T: usize>(
@@ -440,7 +444,7 @@ unsafe fn pass_tokens<const G16: bool, const HAS_MIN: bool, const T: usize>(
         for (t, begin) in begin.iter_mut().enumerate() {
             let act = acts.add(t * stride);
             let sums = _mm512_maskz_loadu_epi32(mask16, act.add(at_sums(k)).cast::<i32>().add(2 * first));
-            // Groups of 32: both sums of a pair added, in both places.
+            // For groups of 32 the two sums of sixteen are added, and both lanes hold the total.
             let sums = if G16 { sums } else { _mm512_add_epi32(sums, _mm512_shuffle_epi32::<0b10_11_00_01>(sums)) };
             _mm512_store_si512(begin.zero.as_mut_ptr().cast(), _mm512_mullo_epi32(sums, minus_zero));
             if HAS_MIN {
@@ -463,7 +467,7 @@ unsafe fn pass_tokens<const G16: bool, const HAS_MIN: bool, const T: usize>(
             for (j, w) in w.iter_mut().enumerate() {
                 *w = _mm512_load_si512((&raw const (*chunk).quants[slot][j]).cast());
             }
-            // Only what `fill` wrote is read: a second group and mins where there are any.
+            // The second group and the mins are loaded only where the format has them: `fill` left the rest uninitialized.
             let lanes = |p: *const [f32; 16], there: bool| {
                 if there { _mm512_load_ps(p.cast()) } else { _mm512_setzero_ps() }
             };

@@ -1,10 +1,10 @@
-//! Tiles in plain Rust, for every processor.
+//! Tile kernels in plain Rust, for every processor.
 
 use super::tile_shared::{Act, CHUNK, Chunk, check, fill_unit, zero_point};
 use crate::formats::block::GroupMin;
 use crate::formats::tile::{TileLayout, UNIT};
 
-/// See [`super::Simd::dot_tile`]. A chunk of the tile is taken apart once, then all tokens pass by.
+/// See [`super::Simd::dot_tile`]. A chunk of the tile is unpacked once and multiplied with all tokens.
 #[inline(always)]
 pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: usize, out: &mut [[f32; 16]]) {
     check(layout, tile, acts, n, out);
@@ -26,7 +26,7 @@ pub(super) unsafe fn dot_tile(layout: &TileLayout, tile: &[u8], acts: &[u8], n: 
     }
 }
 
-/// One unit × one token: integer sums per group, then the scales.
+/// One unit times one token: integer sums for each group, then the scales.
 #[inline(always)]
 fn add_unit(layout: &TileLayout, chunk: &Chunk, slot: usize, act: Act, unit: usize, out: &mut [f32; 16]) {
     let zero = zero_point(layout);

@@ -1,22 +1,22 @@
-//! What the integer kernels of all instruction sets share: argument checks and the plain way to take a stretch of a
-//! tile apart.
+//! Shared by the integer kernels of all instruction sets: argument checks, and unpacking of a chunk of a tile in plain
+//! loops.
 
 use super::q8::{at_scales, at_sums, q8_row_bytes};
 use crate::formats::block::{GroupMin, ScaleKind};
 use crate::formats::tile::{TILE_ROWS, TileLayout, UNIT, VEC, Vectors};
 
-/// Units taken apart at once (256 columns): quants and scales of a chunk stay in L1 while all
-/// tokens pass by.
+/// Units that are unpacked at once (256 columns). The quants and scales of such a chunk stay in L1 while they are
+/// multiplied with all tokens.
 pub(super) const CHUNK: usize = 8;
 
-/// Up to [`CHUNK`] units of a tile, taken apart.
+/// Up to [`CHUNK`] unpacked units of a tile.
 #[repr(C, align(64))]
 pub(super) struct Chunk {
-    /// Quants of a unit: eight vectors of 16 rows × 4 columns. Signed or unsigned, as the kernel likes them.
+    /// Quants of each unit: eight vectors of 16 rows × 4 columns, signed or unsigned as the kernel needs them.
     pub quants: [Vectors; CHUNK],
-    /// `d * sc` of each group of each unit: index `2 * unit + group`, with groups of 32 at even places only.
+    /// `d * sc` of each group of each unit at index `2 * unit + group`; groups of 32 columns use the even indices only.
     pub scale: [[f32; TILE_ROWS]; 2 * CHUNK],
-    /// Min of each group, placed as the scales.
+    /// Min of each group, at the same index as its scale.
     pub min: [[f32; TILE_ROWS]; 2 * CHUNK],
 }
 
@@ -28,7 +28,7 @@ impl Chunk {
     };
 }
 
-/// Panics unless the slices fit the layout: after this, a kernel may use pointers.
+/// Panics unless the slices have the lengths of the layout. After this check a kernel may use pointers.
 #[inline(always)]
 pub(super) fn check(layout: &TileLayout, tile: &[u8], acts: &[u8], n: usize, out: &[[f32; 16]]) {
     let row = q8_row_bytes(layout.k());
@@ -37,13 +37,14 @@ pub(super) fn check(layout: &TileLayout, tile: &[u8], acts: &[u8], n: usize, out
     assert!(out.len() >= n, "the output has {} places for {n} tokens", out.len());
 }
 
-/// What the kernels subtract: the format's zero, or 128 where the table was moved up to unsigned numbers.
+/// The zero point that kernels subtract: that of the format, or 128 for a codebook, whose entries are stored plus 128 to
+/// be unsigned.
 #[inline(always)]
 pub(super) fn zero_point(layout: &TileLayout) -> i32 {
     if layout.spec().table.is_some() { 128 } else { layout.spec().zero }
 }
 
-/// Takes one unit of a tile apart in plain loops: unsigned quants (the table's numbers plus 128), scales, mins.
+/// Unpacks one unit of a tile in plain loops: unsigned quants (for a codebook its entries plus 128), scales and mins.
 #[inline(always)]
 pub(super) fn fill_unit(layout: &TileLayout, tile: &[u8], unit: usize, chunk: &mut Chunk, slot: usize) {
     let spec = layout.spec();
@@ -91,7 +92,7 @@ fn halves(p: &[u8]) -> [f32; TILE_ROWS] {
     row_numbers(p, super::lanes::f16_to_f32)
 }
 
-/// The number of each row that 16 bits hold.
+/// Converts 16 bits of each of the 16 rows to f32.
 #[inline(always)]
 fn row_numbers(p: &[u8], number: impl Fn(u16) -> f32) -> [f32; TILE_ROWS] {
     let mut out = [0.0; TILE_ROWS];
@@ -101,7 +102,7 @@ fn row_numbers(p: &[u8], number: impl Fn(u16) -> f32) -> [f32; TILE_ROWS] {
     out
 }
 
-/// The parts of one quantized row.
+/// The arrays of one quantized row of activations ([`super::q8`]).
 #[derive(Clone, Copy)]
 pub(super) struct Act<'a> {
     pub quants: &'a [u8],
@@ -116,14 +117,14 @@ impl<'a> Act<'a> {
         Act { quants: &row[..k], scales: &row[at_scales(k)..], sums: &row[at_sums(k)..] }
     }
 
-    /// Scale of unit `u`.
+    /// Scale of the 32 columns of unit `u`.
     #[inline(always)]
     pub(super) fn scale(&self, u: usize) -> f32 {
         let p = &self.scales[4 * u..][..4];
         f32::from_le_bytes([p[0], p[1], p[2], p[3]])
     }
 
-    /// Sum of the quants of sixteen `s`.
+    /// Sum of the quants of the sixteen columns from `16 * s` on.
     #[inline(always)]
     pub(super) fn sum(&self, s: usize) -> i32 {
         let p = &self.sums[4 * s..][..4];

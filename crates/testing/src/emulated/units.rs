@@ -129,7 +129,7 @@ fn load(texts: &[Arc<Text>]) -> Result<Vec<Kernel>, String> {
 }
 
 /// Whether there is a C++ compiler.
-pub(super) fn has_compiler() -> bool {
+pub(crate) fn has_compiler() -> bool {
     static HAS: OnceLock<bool> = OnceLock::new();
     *HAS.get_or_init(|| Command::new("g++").arg("--version").output().is_ok_and(|o| o.status.success()))
 }

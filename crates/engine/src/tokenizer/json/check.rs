@@ -1,14 +1,14 @@
-//! What a `tokenizer.json` may contain.
+//! Checks a `tokenizer.json` before the `tokenizers` crate reads it.
 //!
-//! The `tokenizers` crate trusts such a file: it panics on a template that names a token it does not define, on a
-//! decoder that is no object, on a split of length 0. So only parts that language models use and that were looked
-//! through are let in, and what the crate takes for granted of them is checked here first.
+//! The crate trusts the file: it panics on a template that names an undefined token, on a decoder that is not an object, and on
+//! a split of length 0. So only components that language models use and that were reviewed are accepted, and the properties
+//! that the crate assumes of them are checked first.
 
 use serde_json::Value;
 
-/// How much longer replacements may make a text, all of them multiplied.
+/// Largest factor by which all normalizers together may lengthen a text.
 const MAX_GROWTH: usize = 256;
-/// How deep sequences of parts may nest.
+/// Most levels that sequences of components may nest.
 const MAX_DEPTH: usize = 4;
 
 const NORMALIZERS: &[&str] = &["NFC", "NFD", "NFKC", "NFKD", "Lowercase", "Strip", "Replace", "Prepend", "Sequence"];
@@ -17,14 +17,14 @@ const PRE_TOKENIZERS: &[&str] =
 const POST_PROCESSORS: &[&str] = &["ByteLevel", "TemplateProcessing", "Sequence"];
 const DECODERS: &[&str] = &["ByteLevel", "ByteFallback", "Fuse", "Strip", "Replace", "Metaspace", "Sequence"];
 
-/// Checks a normalizer: known parts, and texts that cannot grow without bound.
+/// Checks a normalizer: its components are known, and they cannot lengthen a text without bound.
 pub(super) fn normalizer(part: &Value) -> Result<(), String> {
     let mut growth = 1_usize;
     each(part, "normalizer", "normalizers", NORMALIZERS, 0, &mut |kind, part| {
         let content = |key: &str| part.get(key).and_then(Value::as_str).map_or(0, str::len);
         let factor = match kind {
             "Replace" => content("content") / pattern_length(part).max(1) + 1,
-            // A character can decompose to 18.
+            // NFKC and NFKD can decompose one character into 18.
             "NFKC" | "NFKD" => 18,
             "NFC" | "NFD" | "Lowercase" => 4,
             "Prepend" if content("prepend") > 64 => return Err("normalizer: a long text to prepend".to_owned()),
@@ -38,22 +38,22 @@ pub(super) fn normalizer(part: &Value) -> Result<(), String> {
     })
 }
 
-/// The shortest text that a `Replace` can match, as far as its pattern is plain text.
+/// Bytes of the text that a `Replace` matches, if its pattern is plain text, else 0.
 fn pattern_length(part: &Value) -> usize {
     part.pointer("/pattern/String").and_then(Value::as_str).map_or(0, str::len)
 }
 
-/// Checks a pre-tokenizer: known parts.
+/// Checks a pre-tokenizer: its components are known.
 pub(super) fn pre_tokenizer(part: &Value) -> Result<(), String> {
     each(part, "pre_tokenizer", "pretokenizers", PRE_TOKENIZERS, 0, &mut |_, _| Ok(()))
 }
 
-/// Checks a decoder: known parts.
+/// Checks a decoder: its components are known.
 pub(super) fn decoder(part: &Value) -> Result<(), String> {
     each(part, "decoder", "decoders", DECODERS, 0, &mut |_, _| Ok(()))
 }
 
-/// Checks a post-processor: known parts, and templates whose tokens are all defined.
+/// Checks a post-processor: its components are known, and all tokens of its templates are defined.
 pub(super) fn post_processor(part: &Value) -> Result<(), String> {
     each(part, "post_processor", "processors", POST_PROCESSORS, 0, &mut |kind, part| {
         if kind == "TemplateProcessing" { template(part) } else { Ok(()) }
@@ -78,7 +78,7 @@ fn template(part: &Value) -> Result<(), String> {
     if sequences == 1 { Ok(()) } else { Err("post_processor: `single` has not exactly one sequence".to_owned()) }
 }
 
-/// Calls `check` for a part, or for the parts of a sequence, after looking its type up in `known`.
+/// Calls `check` for a component, or for each component of a sequence. A type that is not in `known` is an error.
 fn each(
     part: &Value,
     what: &str,

@@ -1,12 +1,12 @@
-//! The pipeline of the `tokenizers` crate, with and without special tokens read in the text.
+//! The pipeline of the `tokenizers` crate, in one version that finds special tokens in a text and one that does not.
 
 use std::sync::OnceLock;
 
 use crate::tokenizer::error::TokenizerError;
 use crate::tokenizer::special::Special;
 
-/// The crate's pipeline, and a second one that reads the text of special tokens as plain text. The crate keeps that
-/// choice inside the pipeline, so the second is made when first asked for.
+/// The pipeline of the crate, and a second one that reads the text of special tokens as plain text. The choice is a setting of
+/// a whole pipeline in the crate, so a second pipeline is needed; it is made when first used.
 pub(in crate::tokenizer) struct Pipeline {
     pub(super) parsing: tokenizers::Tokenizer,
     pub(super) plain: OnceLock<tokenizers::Tokenizer>,

@@ -1,8 +1,8 @@
-//! MXFP4 (OCP microscaling formats): 32 numbers of 4 bits (E2M1) with a power of two as their scale,
-//! `value = d * table[quant]`. The table holds doubled E2M1 numbers, so that they are integers, and `d` is half the scale.
+//! MXFP4 (OCP microscaling formats): 32 elements of 4 bits (E2M1) with a power of two as their scale,
+//! `value = d * table[quant]`. The table holds doubled E2M1 values, which are integers, and `d` is half the scale.
 //!
 //! Layout: 1 byte E8M0 (`d = 2^(e - 128)`), then 16 bytes of quants (elements 0–15 in the low nibbles, 16–31 in the high).
-//! From 2^128 on values are infinite, as the package `gguf` gives them.
+//! Values from 2^128 on are infinite, as in the `gguf` package.
 
 use crate::formats::bits::{read_half_e8m0, read_planes, write_half_e8m0, write_planes};
 use crate::formats::block::{BlockFormat, BlockSpec, GroupMin, MAX_GROUPS, ScaleKind, Unpacked};
@@ -38,12 +38,13 @@ impl BlockFormat for Format {
         write_planes::<4, 16, 0>(&parts.quants[..32], &mut block[1..17]);
     }
 
-    /// The rule of the OCP specification and of the package `gguf`: the largest size takes E2M1's highest exponent, which
-    /// cuts it off above 6 of 8; then each number becomes the nearest one, of two equally near the smaller.
+    /// The rule of the OCP specification and of the `gguf` package. The scale is chosen so that the largest magnitude has
+    /// E2M1's highest exponent: it lies from 4 to 8 and is clamped above 6. Then each element is rounded to the nearest E2M1
+    /// value, and of two equally near ones to the smaller.
     fn fit(x: &[f32], out: &mut Unpacked) {
         (out.m, out.sc, out.mc) = (0.0, [1; MAX_GROUPS], [0; MAX_GROUPS]);
         let largest = x.iter().fold(0.0, |a: f32, x| a.max(x.abs()));
-        // In f32, as the package has it: just below a power of two the logarithm is rounded up to it.
+        // Computed in f32, as in the package: just below a power of two the logarithm is rounded up to that power.
         let exponent = f64::from(largest).log2() as f32;
         let e = if largest > 0.0 { (exponent.floor() + 125.0) as u8 } else { 0 };
         out.d = read_half_e8m0(&[e], 0);
@@ -58,5 +59,5 @@ impl BlockFormat for Format {
     }
 }
 
-/// Twice the numbers of E2M1; negative zero is zero.
+/// Twice the values of E2M1; negative zero is zero.
 static TABLE: [i8; 16] = [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12];

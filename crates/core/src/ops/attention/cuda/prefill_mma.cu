@@ -12,6 +12,21 @@
 // v2: this kernel: 232, 63 and 315; 21. Four warps a block (262 and 92 µs) and tiles of 32 keys (259 and 75) were slower; two
 //     blocks an SM made no difference. Without the second f16 values of queries and softmax weights it would be 178 and 48,
 //     with an error of 2e-4 instead of 1e-6.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 128
+#include "defaults.cuh"
+#include "operands.cuh"
+#define ROWS 64
+#define HPB 4
+#define QUERIES 16
+#define KEYS_TILE 64
+#define SPLIT_KEYS 0
+#define QUERIES_STAY 1
+#include "tensor.cuh"
+#include "heads.cuh"
+#include "softmax.cuh"
+#endif
+
 #define DP ((DIM + 15) / 16 * 16)
 // Row stride in f16 elements, padded so that ldmatrix reads its eight rows without bank conflicts.
 #define ROW_STRIDE (DP + 8)

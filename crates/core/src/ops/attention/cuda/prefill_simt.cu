@@ -3,6 +3,15 @@
 // step's K/V already.
 //
 // v1: tiles of keys and of values in shared memory as f32, one after the other; eight threads a query, plain multiply-adds.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 256
+#include "defaults.cuh"
+#include "operands.cuh"
+#define QUERIES 32
+#define KEYS_TILE 32
+#include "heads.cuh"
+#endif
+
 typedef CacheRow<KEY_TYPE, DIM> KeyRow;
 typedef CacheRow<VALUE_TYPE, DIM> ValueRow;
 #define ROW_STRIDE (DIM + 4)

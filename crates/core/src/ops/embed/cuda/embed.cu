@@ -4,6 +4,18 @@
 // v1: one element at a time: 9 to 21 µs for one row on an H200. v2: eight at a time.
 // v3: the batch words, the id and the pending token's id are loaded together, from the addresses where they are expected,
 //     instead of one after the other. What is left is three loads from memory one after the other.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 512
+#include "defaults.cuh"
+#define K 896
+#define SCALE 1.0f
+#define VOCABULARY 32000
+#define PENDING_TOKENS ((const u32*)A.a1)
+#define TABLE_WEIGHT Floats<1>{(const u8*)A.a2}
+#define OUT ((float*)A.a3)
+#include "weights.cuh"
+#endif
+
 KERNEL {
     const Args A = ARGS;
     allow_next();

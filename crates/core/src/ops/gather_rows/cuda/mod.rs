@@ -14,6 +14,6 @@ pub(super) fn lower(op: &GatherRows, site: &OpSite) -> Lowering {
             "for (u32 i = threadIdx.x; i < {width}u; i += THREADS) OUT{i}[(size_t)row * {width}u + i] = IN{i}[from * {width}u + i];\n"
         );
     }
-    unit.part(&include_str!("gather_rows.cu").replace("ROW_COPIES", &copies));
+    unit.code("ROW_COPIES", &copies).part(include_str!("gather_rows.cu"));
     unit.lower("gather_rows/copy", Expr::S, op.cost(site))
 }

@@ -9,6 +9,36 @@
 // v2: fragments by ldmatrix (1.2 times as fast), 64 columns a stage instead of 32 (1.1), two blocks an SM (1.2; with quantized
 //     weights 1.3 to 1.4): 300 TFLOP/s. More than two stages bring nothing; tiles of 256 tokens help only quantized weights
 //     with long rows.
+#ifndef ONETRIP_LAUNCH
+// Defaults: gate and up of Qwen2.5-0.5B in Q4_0, many rows. TILE_OUTPUTS: the launch's problems and epilogue, which the builder generates.
+#define THREADS 256
+#include "defaults.cuh"
+#define ROWS (Batch{BATCH}.t())
+#define K 896
+#define HALF_BF16 0
+#define X_HALF ((const u16*)A.a1)
+#define DEQUANTIZED0 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a2 + 0, (const u8*)A.a2 + 2179072, (const u8*)A.a2 + 0}
+#define W0 dequantized(DEQUANTIZED0)
+#define DEQUANTIZED1 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a3 + 0, (const u8*)A.a3 + 2179072, (const u8*)A.a3 + 0}
+#define W1 dequantized(DEQUANTIZED1)
+#define OUT0 ((float*)A.a4)
+#define TILES 76
+#define TILE_T 128
+#define TILE_N 64
+#define STAGES 2
+#define COLUMNS 64
+#define TILE_OUTPUTS if (tile < 76u) { \
+    const u32 row0 = (tile - 0u) * TILE_N; \
+    Sums p0; \
+    product(W0, X_HALF, row0, 4864u, t0, rows, smem, p0); \
+    Sums p1; \
+    product(W1, X_HALF, row0, 4864u, t0, rows, smem, p1); \
+    EACH_ELEMENT { const u32 t = t0 + element_t(a, i), row = row0 + element_n(b, i); if (t < rows && row < 4864u) OUT0[(size_t)t * 4864u + row] = (silu(p0.at[a][b][i]) * p1.at[a][b][i]); } \
+    return; \
+    }
+#include "weights.cuh"
+#include "half.cuh"
+#endif
 
 // WARPS_T warps share the tokens of a tile and WARPS_N warps its rows. A warp computes SQUARES_T x SQUARES_N mma tiles of 16
 // tokens and 8 rows.

@@ -51,7 +51,8 @@ impl Cuda<'_> {
         }
         unit.set("TILES", tiles).set("TILE_T", tile_t).set("TILE_N", tile_n).set("STAGES", stages);
         unit.set("COLUMNS", columns).resident(2).shared(stages * (tile_t + tile_n) * (columns + 8) * 2);
-        unit.part(WEIGHTS).part(HALF).part(&include_str!("gemm_f16_mma.cu").replace("TILE_OUTPUTS", &outputs));
+        unit.part(WEIGHTS).part(HALF).part(include_str!("gemm_f16_mma.cu"));
+        unit.code("TILE_OUTPUTS", &outputs);
         let cost = op.cost(site);
         let read = site.ins[w0..].iter().fold(rows.clone() * (2 * k), |a, s| a + s.bytes());
         let grid = Expr::CeilDiv(Box::new(rows), tile_t as u64) * tiles;

@@ -3,6 +3,29 @@
 //
 // v1: tiles of both factors, 32 columns at a time, in shared memory; 4 x 4 elements a thread; fused multiply-adds. Products and
 //     sums are f32. This kernel is the fallback where a faster one does not apply.
+#ifndef ONETRIP_LAUNCH
+// Defaults: gate and up of Qwen2.5-0.5B in Q4_0, many rows, f32 activations. TILE_OUTPUTS: the launch's problems and epilogue, which the builder generates.
+#define THREADS 256
+#include "defaults.cuh"
+#define ROWS (Batch{BATCH}.t())
+#define K 896
+#define X_IN ((const float*)A.a1)
+#define ROUNDED ((const float*)A.a2)
+#define NORMED ((const float*)A.a3)
+#define W0 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a4 + 0, (const u8*)A.a4 + 2179072, (const u8*)A.a4 + 0}
+#define W1 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a5 + 0, (const u8*)A.a5 + 2179072, (const u8*)A.a5 + 0}
+#define OUT0 ((float*)A.a6)
+#define TILES 76
+#define TILE_OUTPUTS if (tile < 76u) { \
+    const u32 row0 = (tile - 0u) * 64; \
+    float p0[16]; tile_product(W0, NORMED, row0, 4864u, t0, rows, ws, xs, p0); \
+    float p1[16]; tile_product(W1, NORMED, row0, 4864u, t0, rows, ws, xs, p1); \
+    _Pragma("unroll") \
+    for (int i = 0; i < 16; i++) { const u32 t = t0 + threadIdx.x / 16 * 4 + i / 4, row = row0 + threadIdx.x % 16 * 4 + i % 4; if (t < rows && row < 4864u) OUT0[(size_t)t * 4864u + row] = (silu(p0[i]) * p1[i]); } \
+    return; \
+    }
+#include "weights.cuh"
+#endif
 
 // acc = the thread's 4 x 4 elements of rows row0 .. row0 + 64 of a weight of `n` rows times tokens t0 .. t0 + 64 of `rows`.
 template <class W>

@@ -60,7 +60,8 @@ impl Cuda<'_> {
             );
         }
         unit.set("TILES", tiles);
-        unit.part(WEIGHTS).part(&include_str!("gemm_f32_simt.cu").replace("TILE_OUTPUTS", &outputs));
+        unit.part(WEIGHTS).part(include_str!("gemm_f32_simt.cu"));
+        unit.code("TILE_OUTPUTS", &outputs);
         let raw_x = if int8 || normed { Expr::Const(0) } else { site.ins[0].bytes() };
         let read = site.ins[op.first_weight()..].iter().fold(made + raw_x, |a, s| a + s.bytes());
         let grid = Expr::CeilDiv(Box::new(rows), TILE as u64) * tiles;

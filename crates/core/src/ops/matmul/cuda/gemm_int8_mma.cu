@@ -13,6 +13,40 @@
 // More rows use `gemm_skinny.cu`. A version of this kernel for up to 64 tokens, with a second warp tile at once so that it read
 // each activation half as often, took 5.6 ms for 32 sequences, because the sum of each block of 32 is scaled separately for
 // every token.
+#ifndef ONETRIP_LAUNCH
+// Defaults: gate and up of Qwen2.5-0.5B in Q4_0, 2 to 8 rows. INT8_MMA_RUN: the launch's problems and epilogue, which the builder generates.
+#define THREADS 128
+#include "defaults.cuh"
+#define ROWS (Batch{BATCH}.t())
+#define K 896
+#define Q ((const u32*)A.a1)
+#define EO ((const u32*)A.a2)
+#define META ((const float*)A.a3)
+#define W0 Planes<4, 32, 8, false, ScaleF16, true>{(const u8*)A.a4 + 0, (const u8*)A.a4 + 2179072, (const u8*)A.a4 + 0}
+#define W1 Planes<4, 32, 8, false, ScaleF16, true>{(const u8*)A.a5 + 0, (const u8*)A.a5 + 2179072, (const u8*)A.a5 + 0}
+#define OUT0 ((float*)A.a6)
+#define K_WARPS 4
+#define RING 3
+#define GRID_BLOCKS 264
+#define PARTIAL_BYTES 5120
+#define RING_BYTES 7680
+#define NEED_Q 0
+#define NEED_EO 1
+#define META_WORDS 2
+#define INT8_MMA_RUN typedef decltype(W0) T0; \
+    auto find0 = [&](u32 i, u32 s, u32& row0, u32& n) { \
+    row0 = (i - 0u) * 16, n = 4864u; return s == 0 ? W0 : W1; \
+    }; \
+    auto finish0 = [&](u32 i) { for (u32 e = threadIdx.x; e < 16 * rows; e += THREADS) { const u32 t = e / 16, r = e % 16; \
+    { const u32 row = (i - 0u) * 16 + r; if (row < 4864u) OUT0[(size_t)t * 4864u + row] = (silu(reduce_partials(partials, 0, t, r)) * reduce_partials(partials, 1, t, r)); } \
+    } }; \
+    const u32 first0 = (u32)((u64)304 * (group) / GRID_BLOCKS), count0 = (u32)((u64)304 * (group + 1) / GRID_BLOCKS) - first0; \
+    WeightStream<T0, 2> b0{first0, count0, warp_index(), ring}; \
+    b0.begin(find0); \
+    wait_for_inputs(); \
+    b0.run(find0, finish0, EO, META, partials);
+#include "weights.cuh"
+#endif
 
 #define MAGIC 0x4b400000  // bits of the float 1.5 * 2^23: an int accumulator that starts there reads as the float 1.5 * 2^23 + sum
 

@@ -133,7 +133,7 @@ impl Cuda<'_> {
         unit.set("NEED_Q", q as u8).set("NEED_EO", eo as u8).set("META_WORDS", self.meta_words());
         unit.shared(partial_bytes + k_warps * ring);
         unit.part(WEIGHTS);
-        unit.part(&include_str!("gemm_int8_mma.cu").replace("INT8_MMA_RUN", &run));
+        unit.code("INT8_MMA_RUN", &run).part(include_str!("gemm_int8_mma.cu"));
         let cost = op.cost(site);
         let id = KernelId::new("matmul", "gemm_int8_mma");
         let id = id.tuned("k_warps", k_warps).tuned("stages", ring_stages).tuned("blocks", groups);

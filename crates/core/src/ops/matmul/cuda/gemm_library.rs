@@ -145,7 +145,7 @@ impl Cuda<'_> {
         }
         unit.write("OUT", "float", Arg::Out(output));
         unit.set("N", n).set("VALUE", self.value(output, &|place| format!("p{place}[i]")));
-        unit.part(&include_str!("epilogue.cu").replace("LOADS", &loads));
+        unit.code("LOADS", &loads).part(include_str!("epilogue.cu"));
         let cost = Cost::of(read, rows.clone() * (4 * n), rows.clone() * (n * tree.flops() as usize));
         let groups = Expr::CeilDiv(Box::new(rows * (n / QUADS)), 256);
         unit.launch("matmul/epilogue", groups, cost)

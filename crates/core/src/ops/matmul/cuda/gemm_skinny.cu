@@ -47,6 +47,53 @@
 // for the partial sums of the other block), activations 1.7, the first k-tile 1.3. The rest is mma.sync, one of 16 x 8 x 16 in
 // ten cycles of a scheduler, with dequantization in between. The whole kernel takes 29.8 us without dequantization, 28.7
 // without loads of weights, and 24.7 without both.
+#ifndef ONETRIP_LAUNCH
+// Defaults: gate and up of Qwen2.5-0.5B in Q4_0, 9 to 64 rows. SKINNY_RUN: the launch's problems and epilogue, which the builder generates.
+#define THREADS 384
+#include "defaults.cuh"
+#define ROWS (Batch{BATCH}.t())
+#define K 896
+#define HALF_BF16 0
+#define ROUNDED ((const u16*)A.a1)
+#define W0 Planes<4, 32, 8, false, ScaleF16, true>{(const u8*)A.a2 + 0, (const u8*)A.a2 + 2179072, (const u8*)A.a2 + 0}
+#define W1 Planes<4, 32, 8, false, ScaleF16, true>{(const u8*)A.a3 + 0, (const u8*)A.a3 + 2179072, (const u8*)A.a3 + 0}
+#define OUT0 ((float*)A.a4)
+#define WARP_TILES 10
+#define MOST 2
+#define FULL 4
+#define K_WARPS 2
+#define CLUSTER 2
+#define TILES 61
+#define STAGES_AT 32768
+#define K_TILE_BLOCKS 2
+#define PHASE_2 1
+#define BUFFERS_2 1
+#define PHASE_4 1
+#define BUFFERS_4 1
+#define SKINNY_RUN if (tile < 61u) { \
+    auto find = [&](u32 u, u32 p, u32& row0, u32& n) -> decltype(W0) { \
+    { row0 = (u - 0u) * 16, n = 4864u; return p == 0 ? W0 : W1; } \
+    }; \
+    auto finish = [&](u32 u, u32 r, u32 t, const float* sums) { \
+    { \
+    const u32 row0 = (u - 0u) * 16 + r; \
+    float p0[8]; reduce_partials<NT>(sums + 0, p0); \
+    float p1[8]; reduce_partials<NT>(sums + 16, p1); \
+    float v[8]; \
+    _Pragma("unroll") \
+    for (u32 i = 0; i < 8; i++) v[i] = (silu(p0[i]) * p1[i]); \
+    if (row0 < 4864u) for (u32 i = 0; i < 8; i += 4) *(float4*)(OUT0 + (size_t)t * 4864u + row0 + i) = make_float4(v[i], v[i + 1], v[i + 2], v[i + 3]); \
+    return; \
+    } \
+    }; \
+    run<decltype(W0), 2, NT, PHASE, BUFFERS>(A, find, finish, tile, 304u, t0, rows, shared); \
+    return; \
+    } \
+    tile -= 61u;
+#include "weights.cuh"
+#include "tensor.cuh"
+#include "half.cuh"
+#endif
 
 // Rows of a unit of outputs, as many as a warp tile has.
 #define UNIT 16

@@ -146,7 +146,8 @@ impl Cuda<'_> {
             unit.set(&format!("PHASE_{tiles}"), phase).set(&format!("BUFFERS_{tiles}"), buffers);
         }
         unit.cluster(shape.cluster as u32).shared(shape.shared);
-        unit.part(WEIGHTS).part(TENSOR).part(HALF).part(&include_str!("gemm_skinny.cu").replace("SKINNY_RUN", &run));
+        unit.part(WEIGHTS).part(TENSOR).part(HALF).part(include_str!("gemm_skinny.cu"));
+        unit.code("SKINNY_RUN", &run);
         let cost = op.cost(site);
         let rows = site.ins[0].rows.clone();
         let read = site.ins[op.first_weight()..].iter().fold(rows.clone() * (2 * k), |a, s| a + s.bytes());

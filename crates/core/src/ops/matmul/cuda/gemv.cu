@@ -19,6 +19,55 @@
 // Tried and given up: a register limit for an occupancy of two blocks an SM (664 µs; registers spill); weights through shared
 // memory with 50 to 140 KB of a block in flight (677 to 786, 540 to 632 and 1722 to 2155 µs: it is no faster by itself, and
 // consecutive kernels overlap less, since kernels that need different splits of L1 and shared memory wait for each other).
+#ifndef ONETRIP_LAUNCH
+// Defaults: gate and up of Qwen2.5-0.5B in Q4_0, one row. GEMV_*: the launch's problems and epilogue, which the builder generates.
+#define THREADS 512
+#include "defaults.cuh"
+#define ROWS (Batch{BATCH}.t())
+#define K 896
+#define X_IN ((const float*)A.a1)
+#define NORM 1
+#define NORM_EPS 1e-6f
+#define NORM_WEIGHT ((const float*)A.a2)
+#define W0 Planes<4, 32, 8, false, ScaleF16, true>{(const u8*)A.a3 + 0, (const u8*)A.a3 + 2179072, (const u8*)A.a3 + 0}
+#define W1 Planes<4, 32, 8, false, ScaleF16, true>{(const u8*)A.a4 + 0, (const u8*)A.a4 + 2179072, (const u8*)A.a4 + 0}
+#define OUT0 ((float*)A.a5)
+#define K_WARPS 1
+#define WARP_GROUPS 16
+#define DEPTH 2
+#define UNITS 4864
+#define GRID_BLOCKS 132
+#define BLOCK_ROWS 37
+#define PRODUCTS 2
+#define ACTIVATIONS_AT 368
+#define NEED_INT8 1
+#define NEED_Q 0
+#define NEED_EO 1
+#define GEMV_BEGIN const u32 from0 = min(max(first, 0u), 4864u), rows0 = min(max(end, 0u), 4864u) - from0; \
+    const u32 from1 = min(max(first, 0u), 4864u), rows1 = min(max(end, 0u), 4864u) - from1; \
+    typedef decltype(W0) T0; \
+    auto find0 = [&](u32 i, u32& row, u32& at) { \
+    if (i < rows0) { row = from0 - 0u + i, at = 0 * BLOCK_ROWS + from0 - first + i; return W0; } \
+    i -= rows0; \
+    row = from1 - 0u + i, at = 1 * BLOCK_ROWS + from1 - first + i; return W1; \
+    }; \
+    const u32 count0 = rows0 + rows1; \
+    WeightStream<T0> s0; \
+    s0.begin(find0, count0, warp_group, k_warp);
+#define GEMV_FETCHES if (rows0 > 32u) { const u32 r = from0 - 0u; W0.fetch(r + 32u, r + rows0); } \
+    if (rows1 > 0u) { const u32 r = from1 - 0u; W1.fetch(r + 0u, r + rows1); }
+#define GEMV_NORMS T0::Mine mine0[WeightStream<T0>::EACH];
+#define GEMV_EARLY 
+#define GEMV_STREAMS float twice = 0; \
+    { \
+    hold_quants<T0>(view, k_warp, mine0); \
+    s0.run(find0, mine0, count0, warp_group, k_warp, partials); \
+    }
+#define GEMV_OUTPUTS for (u32 u = unit; u < end; u += THREADS) { \
+    if (u < 4864u) OUT0[u - 0u] = (silu((factor * warp_group_sum(partials, 0 * BLOCK_ROWS + u - first))) * (factor * warp_group_sum(partials, 1 * BLOCK_ROWS + u - first))); \
+    }
+#include "weights.cuh"
+#endif
 
 // A weight stream: the rows that a block owns of all products whose weights have one type, numbered through. `find(i, row, at)`
 // returns the weight of the i-th of them and sets `row` to its row in that weight and `at` to the index of its sum in the

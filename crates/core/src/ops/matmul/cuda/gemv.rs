@@ -86,14 +86,9 @@ impl Cuda<'_> {
         unit.set("BLOCK_ROWS", block_rows).set("PRODUCTS", most).set("ACTIVATIONS_AT", partial_bytes);
         unit.set("NEED_INT8", any_int8 as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
         unit.shared(partial_bytes + staged);
-        let text = include_str!("gemv.cu")
-            .replace("GEMV_BEGIN", &begin)
-            .replace("GEMV_FETCHES", &fetches)
-            .replace("GEMV_NORMS", &norms)
-            .replace("GEMV_EARLY", &early)
-            .replace("GEMV_STREAMS", &run)
-            .replace("GEMV_OUTPUTS", &outputs);
-        unit.part(WEIGHTS).part(&text);
+        unit.code("GEMV_BEGIN", &begin).code("GEMV_FETCHES", &fetches).code("GEMV_NORMS", &norms);
+        unit.code("GEMV_EARLY", &early).code("GEMV_STREAMS", &run).code("GEMV_OUTPUTS", &outputs);
+        unit.part(WEIGHTS).part(include_str!("gemv.cu"));
         let id = KernelId::new("matmul", "gemv").norm(op.norm.is_some()).quantizing(any_int8).variant(self.form());
         let id = id
             .tuned("k_warps", k_warps)

@@ -9,6 +9,41 @@
 // v2: with one token, its row is read once and stays in registers from the norm to the quantization; after each chunk is
 //     consumed, the next load into its registers is issued; the first loads of all products of a unit are issued together;
 //     narrow matrices have 32 warps a block.
+#ifndef ONETRIP_LAUNCH
+// Defaults: gate and up of Qwen2.5-0.5B in Q4_0, up to 8 rows, f32 activations. UNIT_*: the launch's problems and epilogue, which the builder generates.
+#define THREADS 512
+#include "defaults.cuh"
+#define ROWS (Batch{BATCH}.t())
+#define K 896
+#define X_IN ((const float*)A.a1)
+#define NORM 1
+#define NORM_EPS 1e-6f
+#define NORM_WEIGHT ((const float*)A.a2)
+#define W0 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a3 + 0, (const u8*)A.a3 + 2179072, (const u8*)A.a3 + 0}
+#define W1 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a4 + 0, (const u8*)A.a4 + 2179072, (const u8*)A.a4 + 0}
+#define OUT0 ((float*)A.a5)
+#define UNIT_ROWS 1
+#define K_WARPS 1
+#define UNROLL 1
+#define UNITS 4864
+#define GRID_BLOCKS 132
+#define MOST_TOKENS 8
+#define MOST_PRODUCTS 2
+#define ACTIVATIONS_AT 512
+#define NEED_F32 1
+#define NEED_Q 0
+#define NEED_EO 0
+#define UNIT_PRODUCTS if (unit < 4864u) { \
+    const u32 row = (unit - 0u) * UNIT_ROWS; \
+    auto b0 = begin_rows(W0, row, 4864u, k_warp); \
+    auto b1 = begin_rows(W1, row, 4864u, k_warp); \
+    { float acc[UNIT_ROWS][N]; dot_rows<N>(W0, b0, x, row, 4864u, k_warp, acc); sums[0] = collect<N>(acc); } \
+    { float acc[UNIT_ROWS][N]; dot_rows<N>(W1, b1, x, row, 4864u, k_warp, acc); sums[1] = collect<N>(acc); } \
+    }
+#define UNIT_OUTPUTS if (unit < 4864u) { const u32 row = (unit - 0u) * UNIT_ROWS + lane_row; if (row < 4864u) OUT0[(size_t)t * 4864u + row] = (silu(sums[0]) * sums[1]); }
+#define UNIT_FETCHES { const u32 a = max(first, 0u), b = min(min(end, 4864u), a + 162u); if (a < b) { W0.fetch((a - 0u) * UNIT_ROWS, min((b - 0u) * UNIT_ROWS, 4864u)); W1.fetch((a - 0u) * UNIT_ROWS, min((b - 0u) * UNIT_ROWS, 4864u)); } }
+#include "weights.cuh"
+#endif
 
 // Stores eight elements of token t, from element e, to shared memory in the forms that the weights need. All lanes of a warp
 // must call it, because the quantization reduces over lanes; lanes beyond the row pass zeros and store nothing.

@@ -76,11 +76,8 @@ impl Cuda<'_> {
         unit.set("MOST_TOKENS", tokens).set("MOST_PRODUCTS", most_products).set("ACTIVATIONS_AT", smem_bytes);
         unit.set("NEED_F32", float as u8).set("NEED_Q", q as u8).set("NEED_EO", eo as u8);
         unit.shared(smem_bytes + tokens * bytes);
-        let text = include_str!("gemv_multi.cu")
-            .replace("UNIT_PRODUCTS", &products)
-            .replace("UNIT_OUTPUTS", &outputs)
-            .replace("UNIT_FETCHES", &fetches);
-        unit.part(WEIGHTS).part(&text);
+        unit.code("UNIT_PRODUCTS", &products).code("UNIT_OUTPUTS", &outputs).code("UNIT_FETCHES", &fetches);
+        unit.part(WEIGHTS).part(include_str!("gemv_multi.cu"));
         let any_int8 = self.products.iter().any(|p| p.int8);
         let id =
             KernelId::new("matmul", "gemv_multi").norm(op.norm.is_some()).quantizing(any_int8).variant(self.form());
