@@ -2,3 +2,6 @@
 
 pub mod cuda;
 pub(crate) mod wgsl;
+
+/// The lines around the header of a file of WGSL.
+pub use wgsl::template::HEADER as WGSL_HEADER;

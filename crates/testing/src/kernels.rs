@@ -14,6 +14,7 @@ use crate::setup::root;
 use crate::wgpu::lowered;
 
 mod msl;
+mod wgsl;
 
 /// Kernels that are kept as MSL: those of the decode path of a quantized model, and one of tiles. All others are translated too, and not kept.
 const HOT: [(&str, &str); 4] = [
@@ -131,6 +132,8 @@ pub fn tests() -> Vec<Trial> {
             Ok(msl::compare(&have, &msl::kernels(&HOT)?, &msl::folder())?)
         }),
         Trial::test("kernels/MSL that is not the committed one is found, and its text is written", msl::finds),
+        Trial::test("kernels/every WGSL file is valid by itself with the defaults of its header", wgsl::are_valid),
+        Trial::test("kernels/a WGSL file that is not valid by itself is found", wgsl::finds),
     ]
 }
 

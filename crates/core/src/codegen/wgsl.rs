@@ -1,9 +1,9 @@
 //! Assembles a WGSL module: constants, bindings with accessors, generated expressions, and the kernel's own text.
 //!
-//! A `kernel.wgsl` declares no binding and no constant of its site. Its first lines name the ones that it needs, and the
-//! op's `wgsl` answer declares them here: `read("x", …)` makes the binding `x` and a function `x_at(i)` that returns
-//! element i whatever the type; an optional operand that is absent becomes a function that returns a constant. So one
-//! text serves all forms of an op and stays free of conditions on types.
+//! A kernel's file is complete WGSL: its header declares the constants, bindings and functions that it needs, with defaults
+//! (see [`template`]). The op's `wgsl` answer declares those of the site here, in the header's place: `read("x", …)` makes the
+//! binding `x` and a function `x_at(i)` that returns element i whatever the type; an optional operand that is absent becomes a
+//! function that returns a constant. So one text serves all forms of an op and stays free of conditions on types.
 
 use crate::lowering::{Lowering, OpSite};
 use onetrip_ir::expr::Expr;
@@ -16,6 +16,9 @@ use onetrip_ir::target::{Target, WgslCaps};
 use onetrip_ir::tensor::Slice;
 use onetrip_ir::tensor::{Layout, Sig};
 use onetrip_ir::tree::Tree;
+use template::{renamed, without_header};
+
+pub(crate) mod template;
 
 /// Scalar functions and exact rounding.
 const MATH: &str = include_str!("wgsl/math.wgsl");
@@ -90,10 +93,17 @@ impl Wgsl {
         self.source.push('\n');
     }
 
-    /// Appends text.
-    pub fn text(mut self, text: &str) -> Wgsl {
-        self.source.push_str(text);
+    /// Appends a file without its header.
+    pub fn text(mut self, file: &str) -> Wgsl {
+        self.file(file);
         self
+    }
+
+    /// As [`Wgsl::text`], on a module that is borrowed.
+    pub fn file(&mut self, file: &str) {
+        let (about, text) = without_header(file);
+        self.source.push_str(about);
+        self.source.push_str(text);
     }
 
     /// Appends the reductions over a workgroup, through subgroups where the device has usable ones.
@@ -111,7 +121,7 @@ impl Wgsl {
     /// the last of them.
     pub fn split_k_workspace(&mut self) {
         self.bind("workspace", "atomic<u32>", Arg::ZeroedWorkspace, Access::ReadWrite);
-        self.line(SPLIT_K);
+        self.file(SPLIT_K);
     }
 
     /// Declares a u32 constant.
@@ -232,7 +242,7 @@ pub(crate) fn planes(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig) -> bool {
         ScaleKind::E8M0 => "bitcast<f32>((word >> (16u * (i & 1u))) << 16u)",
     };
     w.function(&format!("{name}_scale_in(word: u32, i: u32) -> f32"), scale);
-    w.line(PLANES.replace("$W", name));
+    w.file(&renamed(PLANES, "w0", name));
     true
 }
 

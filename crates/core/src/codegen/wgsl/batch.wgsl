@@ -1,4 +1,8 @@
 // The words of the step batch (StepBatch::words), bound as `batch: array<u32>`.
+// header: defaults
+@group(0) @binding(0) var<storage, read> batch: array<u32>;
+// header: end
+
 fn batch_t() -> u32 { return batch[0]; }
 fn batch_s() -> u32 { return batch[1]; }
 fn batch_id(row: u32) -> u32 { return batch[batch[4] + row]; }

@@ -1,4 +1,7 @@
 // Scalar functions. Arguments of exp are clamped so that it does not overflow.
+// header: defaults
+// header: end
+
 fn sigmoid(x: f32) -> f32 { return 1.0 / (1.0 + exp(min(-x, 80.0))); }
 fn silu(x: f32) -> f32 { return x / (1.0 + exp(min(-x, 80.0))); }
 fn tanh_clamped(x: f32) -> f32 { return 1.0 - 2.0 / (exp(2.0 * clamp(x, -15.0, 15.0)) + 1.0); }

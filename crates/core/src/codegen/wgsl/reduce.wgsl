@@ -1,4 +1,8 @@
 // Sums and maxima through workgroup memory. All threads of the workgroup must call them, and all get the result.
+// header: defaults
+const WG: u32 = 64u;
+// header: end
+
 const LANES: u32 = 32u;
 var<workgroup> reduce_part: array<f32, WG>;
 

@@ -1,5 +1,10 @@
 // Sums and maxima through subgroup shuffles. LANES is at most the device's smallest subgroup size, so that shuffles stay inside
 // a subgroup whatever size the device chooses. All threads of the workgroup must call them, and all get the result.
+// header: defaults
+const WG: u32 = 64u;
+const LANES: u32 = 32u;
+// header: end
+
 var<workgroup> reduce_part: array<f32, WG / LANES>;
 
 // The sum over LANES adjacent threads, the first of which is at a multiple of LANES.

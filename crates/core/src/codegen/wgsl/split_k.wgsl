@@ -2,6 +2,10 @@
 // workspace; a published word is never zero, so the workgroup that arrives last can spin on each word until it is there, and
 // needs no order between words. A workgroup counts its arrival only after it has published, so the last one waits for no
 // workgroup that has not started: there is no deadlock on devices that run few workgroups at once.
+// header: defaults
+@group(0) @binding(0) var<storage, read_write> workspace: array<atomic<u32>>;
+// header: end
+
 var<workgroup> is_last_workgroup: u32;
 
 fn publish(at: u32, bits: u32) { atomicStore(&workspace[at], bits); }

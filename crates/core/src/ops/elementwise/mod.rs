@@ -3,8 +3,6 @@
 //! Operands broadcast: an operand of one row serves all rows, and a row narrower than the output's repeats within it.
 
 use super::*;
-use crate::codegen::wgsl;
-use crate::codegen::wgsl::Wgsl;
 use crate::reference::Part;
 use onetrip_ir::tree::Binary;
 use onetrip_ir::tree::Tree;
@@ -12,6 +10,7 @@ use onetrip_ir::tree::Unary;
 
 mod cpu;
 mod cuda;
+mod wgsl;
 pub use cpu::{CHUNK, eval_chunk};
 
 /// A tree over the op's inputs. The output has the rows of the inputs that are not a single row, and the largest width.
@@ -132,21 +131,7 @@ impl OpDef for Elementwise {
     }
 
     fn wgsl(&self, site: &OpSite) -> Lowering {
-        if site.ins.iter().any(|s| !s.dtype.is_float()) {
-            return Lowering::Gap("elementwise operands in blocks have no kernel");
-        }
-        let mut w = Wgsl::new("elementwise/per_element", 128);
-        for (i, sig) in site.ins.iter().enumerate() {
-            w.read(&format!("a{i}"), Arg::In(i), sig.dtype);
-        }
-        let operand = |i: usize| {
-            let sig = &site.ins[i];
-            let (row, column) = (sig.rows.constant() == Some(1), sig.width == site.outs[0].width);
-            let column = if column { "c".into() } else { format!("c % {}u", sig.width) };
-            if row { format!("a{i}_at({column})") } else { format!("a{i}_at(r * {}u + {column})", sig.width) }
-        };
-        w.function("value(r: u32, c: u32) -> f32", &wgsl::tree(&self.tree, &operand));
-        w.per_element(site, self.cost(site))
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

@@ -2,9 +2,9 @@
 //! Inputs: `[T, width]` each. Outputs: `[S, width]` for each input (the last row of each sequence).
 
 use super::*;
-use crate::codegen::wgsl::Wgsl;
 
 mod cuda;
+mod wgsl;
 
 /// Gathers the rows whose logits are wanted out of one value or several.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,20 +57,7 @@ impl OpDef for GatherRows {
     }
 
     fn wgsl(&self, site: &OpSite) -> Lowering {
-        let mut w = Wgsl::new("gather_rows/copy", 128);
-        let mut put = String::new();
-        let mut end = 0;
-        for (i, sig) in site.outs.iter().enumerate() {
-            let (from, width) = (end, sig.width);
-            end += width;
-            w.read(&format!("x{i}"), Arg::In(i), site.ins[i].dtype);
-            w.write(&format!("y{i}"), Arg::Out(i));
-            let otherwise = if i > 0 { "else " } else { "" };
-            let value = format!("x{i}_at(batch_logit_row(r) * {width}u + c - {from}u)");
-            put += &format!("    {otherwise}if c < {end}u {{ y{i}[r * {width}u + c - {from}u] = {value}; }}\n");
-        }
-        w.line(format!("fn put(r: u32, c: u32) {{\n{put}}}"));
-        w.per_element_put(&Expr::S, end, self.cost(site))
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

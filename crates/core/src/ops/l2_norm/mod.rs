@@ -3,12 +3,12 @@
 //! With a `view`, the input is a wider row, of which only these columns are read in place.
 
 use super::*;
-use crate::codegen::wgsl::{Wgsl, caps};
 use crate::reference::{Part, Parts};
 use onetrip_ir::cpu::call::CpuCall;
 use onetrip_ir::tensor::Slice;
 
 mod cuda;
+mod wgsl;
 
 /// `y = x / sqrt(Σx² + eps)` over groups of `dim` elements.
 #[derive(Clone, Debug, PartialEq)]
@@ -92,16 +92,7 @@ impl OpDef for L2Norm {
     }
 
     fn wgsl(&self, site: &OpSite) -> Lowering {
-        let (width, rows) = (site.outs[0].width, &site.outs[0].rows);
-        let mut w = Wgsl::new("l2_norm/rows", 64);
-        w.number("DIM", self.dim);
-        w.number("GROUPS", width / self.dim);
-        w.float("EPS", self.eps);
-        w.size("rows", rows);
-        w.read_view("x", Arg::In(0), &self.view, site.ins[0].width, width);
-        w.write("y", Arg::Out(0));
-        let w = w.reductions(&caps(site.target)).text(include_str!("wgsl/l2_norm.wgsl"));
-        w.lowering(rows.clone() * (width / self.dim), self.cost(site))
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

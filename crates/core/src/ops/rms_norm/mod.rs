@@ -5,7 +5,6 @@
 //! weight `[1, dim]` if `weight`, then the second value (shaped like y). Outputs: y; with a sum, the sum and then y.
 
 use super::*;
-use crate::codegen::wgsl::{Wgsl, caps};
 use crate::ops::elementwise::Elementwise;
 use crate::reference::{Part, Parts};
 use onetrip_ir::formats::DType;
@@ -13,6 +12,7 @@ use onetrip_ir::tensor::Slice;
 use onetrip_ir::tree::Unary;
 
 pub(crate) mod cuda;
+mod wgsl;
 
 /// See the module for inputs, shapes and the formula.
 #[derive(Clone, Debug, PartialEq)]
@@ -198,44 +198,7 @@ impl OpDef for RmsNorm {
     }
 
     fn wgsl(&self, site: &OpSite) -> Lowering {
-        if site.ins.iter().any(|s| !s.dtype.is_float()) {
-            return Lowering::Gap("a quantized norm weight has no kernel");
-        }
-        let (width, rows) = (site.outs[0].width, &site.outs[0].rows);
-        let dim = self.group(width);
-        let kernel = match self.with {
-            With::Residual => "rms_norm/residual",
-            With::Gate => "rms_norm/gate",
-            With::Sum => "rms_norm/sum",
-            With::Nothing if self.weight => "rms_norm/weight",
-            With::Nothing => "rms_norm/plain",
-        };
-        let mut w = Wgsl::new(kernel, if dim > 512 { 256 } else { 64 });
-        w.number("DIM", dim);
-        w.number("GROUPS", width / dim);
-        w.float("EPS", self.eps);
-        w.size("rows", rows);
-        let is_sum = self.with == With::Sum;
-        w.read_view(if is_sum { "a" } else { "x" }, Arg::In(0), &self.view, site.ins[0].width, width);
-        w.read_or("weight", self.weight.then(|| (Arg::In(1), site.ins[1].dtype)), 1.0);
-        if self.with != With::Nothing {
-            let i = 1 + self.weight as usize;
-            w.read("other", Arg::In(i), site.ins[i].dtype);
-        }
-        let finish = match self.with {
-            With::Residual => "y + other_at(i)",
-            With::Gate => "y * silu(other_at(i))",
-            With::Sum | With::Nothing => "y",
-        };
-        w.function("finish(y: f32, i: u32) -> f32", finish);
-        if is_sum {
-            w.function("x_at(i: u32) -> f32", "a_at(i) + other_at(i)");
-            w.write("sum_", Arg::Out(0));
-        }
-        w.line(format!("fn put_sum(i: u32, x: f32) {{ {} }}", if is_sum { "sum_[i] = x;" } else { "" }));
-        w.write("y", Arg::Out(is_sum as usize));
-        let w = w.reductions(&caps(site.target)).text(include_str!("wgsl/rms_norm.wgsl"));
-        w.lowering(rows.clone() * (width / dim), self.cost(site))
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

@@ -6,9 +6,9 @@
 use onetrip_ir::tensor::Slice;
 
 use super::*;
-use crate::codegen::wgsl::Wgsl;
 
 mod cuda;
+mod wgsl;
 
 impl OpDef for Slice {
     const NAME: &'static str = Slice::OP;
@@ -58,12 +58,7 @@ impl OpDef for Slice {
     }
 
     fn wgsl(&self, site: &OpSite) -> Lowering {
-        let Slice { group, start, len } = *self;
-        let mut w = Wgsl::new("slice/copy", 128);
-        w.read("x", Arg::In(0), site.ins[0].dtype);
-        let at = format!("x_at(r * {}u + c / {len}u * {group}u + {start}u + c % {len}u)", site.ins[0].width);
-        w.function("value(r: u32, c: u32) -> f32", &at);
-        w.per_element(site, self.cost(site))
+        wgsl::lower(self, site)
     }
 
     fn cases() -> Vec<Case> {

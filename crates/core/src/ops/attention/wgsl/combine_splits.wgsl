@@ -1,5 +1,17 @@
 // Combine of KV splits: each workgroup publishes the partial of its split, and the one that finishes last combines them.
 // Words of a partial: the output before division by the sum, the sum of the softmax weights, and the maximum score.
+// header: defaults
+const WG: u32 = 128u;
+const TOGETHER: u32 = 1u;
+const SPLITS: u32 = 8u;
+const q_DIM: u32 = 64u;
+@group(0) @binding(0) var<storage, read_write> workspace: array<atomic<u32>>;
+fn merged(h: u32, d: u32) -> vec3<f32> { return vec3<f32>(0.0); }
+fn publish_float(at: u32, x: f32) {}
+fn taken(at: u32) -> u32 { return 1u; }
+fn is_last(counter: u32, n: u32, lid: u32) -> bool { return true; }
+// header: end
+
 const PARTIAL: u32 = q_DIM + 2u;
 // Of each head and split: the sum of its softmax weights, and the maximum that they are relative to.
 var<workgroup> partials: array<vec2<f32>, TOGETHER * SPLITS>;

@@ -5,6 +5,42 @@
 // computes this step's K/V of its sequence up to its own row in workgroup memory, rounded as the cache rounds them, and the
 // workgroup of the first head of a group stores those of its own token. No workgroup reads from the cache the K/V that this
 // dispatch writes.
+// header: defaults
+const WG: u32 = 128u;
+const q_DIM: u32 = 64u;
+const HEADS: u32 = 1u;
+const GROUP: u32 = 1u;
+const Q_STRIDE: u32 = 64u;
+const WINDOW: u32 = 0u;
+const STEP_ROWS: u32 = 0u;
+const SCALE: f32 = 0.125;
+const SOFTCAP: f32 = 0.0;
+const GATE: bool = false;
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+fn q_load(from_: u32, lid: u32) {}
+fn q_rotated(row: u32, d: u32) -> f32 { return 0.0; }
+fn packed_at(i: u32) -> f32 { return 0.0; }
+fn step_kv_start(row: u32, seq: u32) -> u32 { return row; }
+fn step_kv_take(row: u32, kv: u32, lid: u32) {}
+fn step_kv(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u32) {}
+fn step_key(i: u32, four: u32) -> vec4<f32> { return vec4<f32>(0.0); }
+fn step_value(i: u32, four: u32) -> vec4<f32> { return vec4<f32>(0.0); }
+fn kc_at(page: u32, head: u32, offset: u32) -> u32 { return 0u; }
+fn vc_at(page: u32, head: u32, offset: u32) -> u32 { return 0u; }
+fn kc_four(at: u32, i: u32) -> vec4<f32> { return vec4<f32>(0.0); }
+fn vc_four(at: u32, i: u32) -> vec4<f32> { return vec4<f32>(0.0); }
+fn batch_t() -> u32 { return 1u; }
+fn batch_seq(row: u32) -> u32 { return 0u; }
+fn batch_position(row: u32) -> u32 { return row; }
+fn batch_span(seq: u32, field: u32) -> u32 { return 0u; }
+fn batch_page(seq: u32, position: u32) -> u32 { return 0u; }
+fn batch_page_offset(position: u32) -> u32 { return position; }
+fn sigmoid(x: f32) -> f32 { return x; }
+fn tanh_clamped(x: f32) -> f32 { return x; }
+fn workgroup_sum(x: f32, lid: u32) -> f32 { return x; }
+fn workgroup_max(x: f32, lid: u32) -> f32 { return x; }
+// header: end
+
 const FOURS: u32 = q_DIM / 4u;
 const PARTS: u32 = WG / FOURS;
 var<workgroup> query: array<vec4<f32>, FOURS>;

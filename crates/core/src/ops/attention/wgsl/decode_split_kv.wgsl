@@ -4,7 +4,7 @@
 // A group of LANES_PER_KEY lanes shares a key: each lane has EIGHTS times eight elements of the key, the value, the queries and
 // the outputs in registers. A lane group takes every KEYS-th position. It works on four positions while the next four are in
 // flight, and keeps the running maximum and sum of its own online softmax for each head; the lane groups are combined once, at
-// the end. The host repeats lines with $h for each head.
+// the end. What is named h0 is there once for each head.
 //
 // History on an H200 through Vulkan, one launch at 256 positions: 20 us with one head a workgroup and a chain of dependent
 // loads; 11 us with all loads issued first. Llama-8B's shape at 32k positions: 157 us with one head a workgroup, 78 us with the
@@ -14,6 +14,53 @@
 // of split 0 computes this step's K/V of its sequence up to its own row in workgroup memory, rounded as the cache rounds them,
 // and the workgroup of the first head of a group stores those of its own token. No workgroup reads from the cache the K/V that
 // this dispatch writes.
+// header: defaults
+const WG: u32 = 128u;
+const LANES: u32 = 32u;
+const LANES_PER_KEY: u32 = 8u;
+const EIGHTS: u32 = 1u;
+const TOGETHER: u32 = 1u;
+const SETS: u32 = 1u;
+const SPLITS: u32 = 1u;
+const q_DIM: u32 = 64u;
+const HEADS: u32 = 1u;
+const GROUP: u32 = 1u;
+const Q_STRIDE: u32 = 64u;
+const WINDOW: u32 = 0u;
+const STEP_ROWS: u32 = 0u;
+const h0: u32 = 0u;
+const SCALE: f32 = 0.125;
+const SOFTCAP: f32 = 0.0;
+const q_EPS: f32 = 1e-5;
+const GATE: bool = false;
+const q_NORM: bool = false;
+@group(0) @binding(0) var<storage, read_write> y: array<f32>;
+struct Eight { a: vec4<f32>, b: vec4<f32> }
+fn q_x_at(i: u32) -> f32 { return 0.0; }
+fn rotated(row: u32, from_: u32, d: u32) -> f32 { return 0.0; }
+fn packed_at(i: u32) -> f32 { return 0.0; }
+fn step_kv_start(row: u32, seq: u32) -> u32 { return row; }
+fn step_kv_take(row: u32, kv: u32, lid: u32) {}
+fn step_kv(row: u32, head: u32, kv: u32, seq: u32, position: u32, new_: u32, lid: u32) {}
+fn step_key_eight(i: u32, eight: u32) -> Eight { return Eight(); }
+fn step_value_eight(i: u32, eight: u32) -> Eight { return Eight(); }
+fn kc_at(page: u32, head: u32, offset: u32) -> u32 { return 0u; }
+fn vc_at(page: u32, head: u32, offset: u32) -> u32 { return 0u; }
+fn kc_eight(at: u32, i: u32) -> Eight { return Eight(); }
+fn vc_eight(at: u32, i: u32) -> Eight { return Eight(); }
+fn combine_splits(which: u32, split: u32, n: u32, lid: u32) -> bool { return true; }
+fn combined(which: u32, h: u32, d: u32, n: u32) -> f32 { return 0.0; }
+fn batch_t() -> u32 { return 1u; }
+fn batch_seq(row: u32) -> u32 { return 0u; }
+fn batch_position(row: u32) -> u32 { return row; }
+fn batch_span(seq: u32, field: u32) -> u32 { return 0u; }
+fn batch_page(seq: u32, position: u32) -> u32 { return 0u; }
+fn batch_page_offset(position: u32) -> u32 { return position; }
+fn sigmoid(x: f32) -> f32 { return x; }
+fn tanh_clamped(x: f32) -> f32 { return x; }
+fn workgroup_sum(x: f32, lid: u32) -> f32 { return x; }
+// header: end
+
 const FOURS: u32 = q_DIM / 4u;
 const KEYS: u32 = WG / LANES_PER_KEY;
 const SUBGROUPS: u32 = WG / LANES;
@@ -81,16 +128,16 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
     }
     workgroupBarrier();
     if split == 0u { step_kv(row, head, kv, seq, position, new_, lid); }
-    let q_$h = query_of($hu, lane);
-    var m_$h: Mix;
-    m_$h.largest = NONE;
+    let q_h0 = query_of(h0, lane);
+    var m_h0: Mix;
+    m_h0.largest = NONE;
     // All lanes run the same number of iterations, since they shuffle inside.
     for (var from_ = begin; from_ < end; from_ += 4u * KEYS) {
         let p = vec4<u32>(from_ + mine) + vec4<u32>(0u, KEYS, 2u * KEYS, 3u * KEYS);
         let is_there = p < vec4<u32>(end);
         let now = ahead;
         if from_ + 4u * KEYS < end { ahead = fours(seq, kv, from_ + 4u * KEYS + mine, end, lane); }
-        m_$h = with_four(m_$h, q_$h, now, is_there);
+        m_h0 = with_four(m_h0, q_h0, now, is_there);
     }
     if STEP_ROWS > 0u && split == 0u {
         for (var from_ = max(first, new_); from_ <= position; from_ += KEYS) {
@@ -102,10 +149,10 @@ fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec
                 k[e] = step_key_eight(at, lane + e * LANES_PER_KEY);
                 v[e] = step_value_eight(at, lane + e * LANES_PER_KEY);
             }
-            m_$h = with_one(m_$h, q_$h, k, v, p <= position);
+            m_h0 = with_one(m_h0, q_h0, k, v, p <= position);
         }
     }
-    keep($hu, joined(m_$h), lane, lid);
+    keep(h0, joined(m_h0), lane, lid);
     workgroupBarrier();
     let is_shared = splits > 1u;
     let which = row * HEADS + head;

@@ -11,6 +11,7 @@
 //! front.
 
 use super::*;
+use crate::codegen::wgsl::template::each;
 use crate::codegen::wgsl::{Wgsl, caps, lanes};
 use crate::ops::cache_write::wgsl::{cache, gap, step_kv};
 use crate::ops::rope::wgsl::head;
@@ -151,14 +152,10 @@ impl One {
     }
 }
 
-/// The text of `decode_split_kv` for `together` heads: a line with `$h` is repeated for each head.
+/// The text of `decode_split_kv` for so many heads.
 fn for_each_head(together: usize) -> String {
-    let text = include_str!("decode_split_kv.wgsl");
-    let lines = text.lines().flat_map(|line| {
-        let times = if line.contains("$h") && !line.starts_with("//") { together } else { 1 };
-        (0..times).map(move |h| line.replace("$h", &h.to_string()) + "\n")
-    });
-    lines.collect()
+    let heads: Vec<usize> = (0..together).collect();
+    each(include_str!("decode_split_kv.wgsl"), "h", &heads, |_, text| text)
 }
 
 /// The launch; `rows` is the most rows of a sequence whose K/V it writes to the cache (0: it does not write).
@@ -214,7 +211,7 @@ fn one(op: &Attention, site: &OpSite, rows: usize, of: Form) -> One {
             w.read("v", Arg::In(o.k + 1), DType::F32);
             step_kv(&mut w, "step_k", "kc", rows);
             step_kv(&mut w, "step_v", "vc", rows);
-            w.line(include_str!("step_kv.wgsl"));
+            w.file(include_str!("step_kv.wgsl"));
         }
         _ => {
             w.function("step_kv_start(row: u32, seq: u32) -> u32", "row");
@@ -232,11 +229,11 @@ fn one(op: &Attention, site: &OpSite, rows: usize, of: Form) -> One {
         return One(w.launch(cut.grid(op.heads), op.cost(site)));
     }
     if matches!(of, Form::SplitKv { .. }) {
-        w.line(include_str!("rotated.wgsl"));
+        w.file(include_str!("rotated.wgsl"));
     }
     if split > 1 {
         w.split_k_workspace();
-        w.line(include_str!("combine_splits.wgsl"));
+        w.file(include_str!("combine_splits.wgsl"));
     } else if matches!(of, Form::SplitKv { .. }) {
         w.function("combine_splits(which: u32, split: u32, n: u32, lid: u32) -> bool", "true");
         w.function("combined(which: u32, h: u32, d: u32, n: u32) -> f32", "0.0");

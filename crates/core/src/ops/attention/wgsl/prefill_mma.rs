@@ -90,79 +90,15 @@ impl Cut {
         memory(w, "tile", "f16", rows.max(2 * KEYS) * at_row);
         memory(w, "weights", "f16", 2 * rows * at_weight);
         memory(w, "scores", "f32", rows * at_score);
-        let stride = |n: usize| format!("{}u", n / unit);
-        let place = |row: String, at: usize, column: usize| format!("(({row}) * {at}u + {column}u) / {unit}u");
-        let own = format!("part * {side}u");
-        // Loads the upper or lower f16 values of the queries to registers.
-        for half in ["high", "low"] {
-            for d in (0..dim).step_by(side) {
-                w.line(format!("var<private> q_{half}_{d}: MatA;"));
-            }
-            w.line(format!("fn take_{half}() {{"));
-            for d in (0..dim).step_by(side) {
-                let from = place(own.clone(), at_row, d);
-                w.line(format!("    q_{half}_{d} = coopLoadT<MatA>(&tile[{from}], {});", stride(at_row)));
-            }
-            w.line("}");
-        }
-        // Scores of this subgroup's rows with the staged keys.
-        w.line("fn make_scores() {");
-        for j in (0..KEYS).step_by(side) {
-            w.line(format!("    var s_{j}: MatC;"));
-            for d in (0..dim).step_by(side) {
-                let from = place(format!("{j}u"), at_row, d);
-                w.line(format!("    let k_{j}_{d} = coopLoad<MatB>(&tile[{from}], {});", stride(at_row)));
-                w.line(format!("    s_{j} = coopMultiplyAdd(q_low_{d}, k_{j}_{d}, s_{j});"));
-                w.line(format!("    s_{j} = coopMultiplyAdd(q_high_{d}, k_{j}_{d}, s_{j});"));
-            }
-            let to = place(own.clone(), at_score, j);
-            w.line(format!("    coopStoreT(s_{j}, &scores[{to}], {});", stride(at_score)));
-        }
-        w.line("}");
-        // Product of the weights with the staged values.
-        for d in (0..dim).step_by(side) {
-            w.line(format!("var<private> mix_{d}: MatC;"));
-        }
-        w.line("fn mix_values() {");
-        for j in (0..KEYS).step_by(side) {
-            for (half, first) in [("high", 0), ("low", rows)] {
-                let from = place(format!("{own} + {first}u"), at_weight, j);
-                w.line(format!("    let w_{half}_{j} = coopLoadT<MatA>(&weights[{from}], {});", stride(at_weight)));
-            }
-            for d in (0..dim).step_by(side) {
-                let from = place(format!("{}u", KEYS + j), at_row, d);
-                w.line(format!("    let v_{j}_{d} = coopLoadT<MatB>(&tile[{from}], {});", stride(at_row)));
-                w.line(format!("    mix_{d} = coopMultiplyAdd(w_low_{j}, v_{j}_{d}, mix_{d});"));
-                w.line(format!("    mix_{d} = coopMultiplyAdd(w_high_{j}, v_{j}_{d}, mix_{d});"));
-            }
-        }
-        w.line("}");
-        // Stores KEYS columns of the output, from `c * KEYS`, over the scores.
-        w.line("fn put_mix(c: u32) {");
-        for d in (0..dim).step_by(side) {
-            let to = place(own.clone(), at_score, d % KEYS);
-            w.line(format!(
-                "    if c == {}u {{ coopStoreT(mix_{d}, &scores[{to}], {}); }}",
-                d / KEYS,
-                stride(at_score)
-            ));
-        }
-        w.line("}");
+        w.number("SIDE", side);
+        w.number("UNIT", unit);
         w.number("CHUNKS", dim.div_ceil(KEYS));
-        // Registers in which a thread holds its share of the next tile's keys and values while the present tile is multiplied.
-        let turns = (KEYS * dim / 8).div_ceil(self.threads());
-        let place = |turn: usize| format!("min(lid + {}u, {}u)", turn * self.threads(), KEYS * dim / 8 - 1);
-        for (what, cache, first) in [("keys", "kc", 0), ("values", "vc", KEYS)] {
-            (0..turns).for_each(|i| w.line(format!("var<private> {what}_{i}: vec4<u32>;")));
-            w.line(format!("fn fetch_{what}(seq: u32, kv: u32, from_: u32, end: u32, lid: u32) {{"));
-            for i in 0..turns {
-                w.line(format!("    {what}_{i} = {cache}[eight_at(seq, kv, from_, end, {})];", place(i)));
-            }
-            w.line(format!("}}\nfn put_{what}(lid: u32) {{"));
-            (0..turns).for_each(|i| w.line(format!("    put_eight({first}u, {}, {what}_{i});", place(i))));
-            w.line("}");
-        }
-        w.line(include_str!("rotated.wgsl"));
-        w.line(include_str!("prefill_mma.wgsl"));
+        w.file(include_str!("rotated.wgsl"));
+        // Matrices along a head and along the keys, and loads of each thread.
+        let counts = [("j", KEYS / side), ("d", dim / side), ("i", (KEYS * dim / 8).div_ceil(self.threads()))];
+        let text = counts.iter().fold(include_str!("prefill_mma.wgsl").to_string(), |text, (what, count)| {
+            each(&text, what, &(0..*count).collect::<Vec<_>>(), |_, text| text)
+        });
+        w.file(&text);
     }
 }

@@ -11,6 +11,57 @@
 //
 // Factors are f16 and accumulators f32. Keys and values are used as the cache holds them; queries and weights are each the sum
 // of two f16 values, the second of which holds the rounding error of the first.
+// header: defaults
+enable f16;
+enable wgpu_cooperative_matrix;
+alias MatA = coop_mat16x16<f16, A>;
+alias MatB = coop_mat16x16<f16, B>;
+alias MatC = coop_mat16x16<f32, C>;
+const WG: u32 = 128u;
+const SIDE: u32 = 16u;
+const UNIT: u32 = 4u;
+const ROWS: u32 = 64u;
+const KEYS: u32 = 32u;
+const SUBGROUPS: u32 = 4u;
+const CHUNKS: u32 = 2u;
+const AT_ROW: u32 = 72u;
+const AT_WEIGHT: u32 = 40u;
+const AT_SCORE: u32 = 36u;
+const q_DIM: u32 = 64u;
+const HEADS: u32 = 1u;
+const GROUP: u32 = 1u;
+const Q_STRIDE: u32 = 64u;
+const WINDOW: u32 = 0u;
+const d0: u32 = 0u;
+const j0: u32 = 0u;
+const i0: u32 = 0u;
+const SCALE: f32 = 0.125;
+const SOFTCAP: f32 = 0.0;
+const q_EPS: f32 = 1e-5;
+const GATE: bool = false;
+const q_NORM: bool = false;
+@group(0) @binding(0) var<storage, read> kc: array<vec4<u32>>;
+@group(0) @binding(1) var<storage, read> vc: array<vec4<u32>>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+var<workgroup> tile: array<vec4<f16>, ROWS * AT_ROW / 4u>;
+var<workgroup> weights: array<vec4<f16>, 2 * ROWS * AT_WEIGHT / 4u>;
+var<workgroup> scores: array<vec4<f32>, ROWS * AT_SCORE / 4u>;
+fn put_tile(at: u32, x: vec4<f16>) { tile[at / 4u] = x; }
+fn put_weights(at: u32, x: vec4<f16>) { weights[at / 4u] = x; }
+fn scores_four(at: u32) -> vec4<f32> { return scores[at / 4u]; }
+fn q_x_at(i: u32) -> f32 { return 0.0; }
+fn rotated(row: u32, from_: u32, d: u32) -> f32 { return 0.0; }
+fn packed_at(i: u32) -> f32 { return 0.0; }
+fn kc_at(page: u32, head: u32, offset: u32) -> u32 { return 0u; }
+fn batch_s() -> u32 { return 1u; }
+fn batch_position(row: u32) -> u32 { return row; }
+fn batch_span(seq: u32, field: u32) -> u32 { return 0u; }
+fn batch_page(seq: u32, position: u32) -> u32 { return 0u; }
+fn batch_page_offset(position: u32) -> u32 { return position; }
+fn sigmoid(x: f32) -> f32 { return x; }
+fn tanh_clamped(x: f32) -> f32 { return x; }
+// header: end
+
 const SHARE: u32 = WG / ROWS;
 const NONE: f32 = -3.0e38;
 var<workgroup> book: array<vec2<f32>, WG>;
@@ -170,4 +221,75 @@ fn put_eight(first: u32, e: u32, x: vec4<u32>) {
     let at = (first + e / (q_DIM / 8u)) * AT_ROW + e % (q_DIM / 8u) * 8u;
     put_tile(at, vec4<f16>(vec4<f32>(unpack2x16float(x.x), unpack2x16float(x.y))));
     put_tile(at + 4u, vec4<f16>(vec4<f32>(unpack2x16float(x.z), unpack2x16float(x.w))));
+}
+
+// Fragments of the queries' upper and lower parts, and of the output.
+var<private> q_high_d0: MatA;
+var<private> q_low_d0: MatA;
+var<private> mix_d0: MatC;
+
+fn take_high() {
+    q_high_d0 = coopLoadT<MatA>(&tile[(part * SIDE * AT_ROW + d0 * SIDE) / UNIT], AT_ROW / UNIT);
+}
+
+fn take_low() {
+    q_low_d0 = coopLoadT<MatA>(&tile[(part * SIDE * AT_ROW + d0 * SIDE) / UNIT], AT_ROW / UNIT);
+}
+
+// Scores of this subgroup's rows with the staged keys.
+fn make_scores() {
+    // each j0
+    var s_j0: MatC;
+    // each d0
+    let k_j0_d0 = coopLoad<MatB>(&tile[(j0 * SIDE * AT_ROW + d0 * SIDE) / UNIT], AT_ROW / UNIT);
+    s_j0 = coopMultiplyAdd(q_low_d0, k_j0_d0, s_j0);
+    s_j0 = coopMultiplyAdd(q_high_d0, k_j0_d0, s_j0);
+    // end d0
+    coopStoreT(s_j0, &scores[(part * SIDE * AT_SCORE + j0 * SIDE) / UNIT], AT_SCORE / UNIT);
+    // end j0
+}
+
+// Softmax weights times the staged values.
+fn mix_values() {
+    // each j0
+    let w_high_j0 = coopLoadT<MatA>(&weights[(part * SIDE * AT_WEIGHT + j0 * SIDE) / UNIT], AT_WEIGHT / UNIT);
+    let w_low_j0 = coopLoadT<MatA>(&weights[((part * SIDE + ROWS) * AT_WEIGHT + j0 * SIDE) / UNIT], AT_WEIGHT / UNIT);
+    // each d0
+    let v_j0_d0 = coopLoadT<MatB>(&tile[((KEYS + j0 * SIDE) * AT_ROW + d0 * SIDE) / UNIT], AT_ROW / UNIT);
+    mix_d0 = coopMultiplyAdd(w_low_j0, v_j0_d0, mix_d0);
+    mix_d0 = coopMultiplyAdd(w_high_j0, v_j0_d0, mix_d0);
+    // end d0
+    // end j0
+}
+
+// Stores KEYS elements of the output from `c * KEYS` on, where the scores were.
+fn put_mix(c: u32) {
+    // each d0
+    if c == d0 * SIDE / KEYS {
+        coopStoreT(mix_d0, &scores[(part * SIDE * AT_SCORE + d0 * SIDE % KEYS) / UNIT], AT_SCORE / UNIT);
+    }
+    // end d0
+}
+
+// The next keys and values, which a thread has in registers while the present ones are multiplied.
+var<private> keys_i0: vec4<u32>;
+var<private> values_i0: vec4<u32>;
+
+// The index of this thread's eight elements in turn `i`.
+fn place(lid: u32, i: u32) -> u32 { return min(lid + i * WG, KEYS * q_DIM / 8u - 1u); }
+
+fn fetch_keys(seq: u32, kv: u32, from_: u32, end: u32, lid: u32) {
+    keys_i0 = kc[eight_at(seq, kv, from_, end, place(lid, i0))];
+}
+
+fn put_keys(lid: u32) {
+    put_eight(0u, place(lid, i0), keys_i0);
+}
+
+fn fetch_values(seq: u32, kv: u32, from_: u32, end: u32, lid: u32) {
+    values_i0 = vc[eight_at(seq, kv, from_, end, place(lid, i0))];
+}
+
+fn put_values(lid: u32) {
+    put_eight(KEYS, place(lid, i0), values_i0);
 }

@@ -1,4 +1,14 @@
 // Element `d` of the head that begins at `from_`, rotated.
+// header: defaults
+const q_PAIRS: u32 = 32u;
+const q_TABLE: u32 = 0u;
+const q_NEOX: bool = true;
+fn q_x_at(i: u32) -> f32 { return 0.0; }
+fn q_norm_at(i: u32) -> f32 { return 1.0; }
+fn batch_cos(table: u32, row: u32, pairs: u32, i: u32) -> f32 { return 1.0; }
+fn batch_sin(table: u32, row: u32, pairs: u32, i: u32) -> f32 { return 0.0; }
+// header: end
+
 fn rotated(row: u32, from_: u32, d: u32) -> f32 {
     if d >= 2u * q_PAIRS { return q_x_at(from_ + d) * q_norm_at(d); }
     let second = select(d % 2u == 1u, d >= q_PAIRS, q_NEOX);

@@ -1,6 +1,7 @@
 //! Caches in WGSL: writing them, and reading them inside other kernels.
 
 use super::*;
+use crate::codegen::wgsl::template::renamed;
 use crate::codegen::wgsl::{Wgsl, caps};
 use crate::ops::rope::wgsl::head;
 
@@ -17,7 +18,7 @@ pub(crate) fn gap(cache: &Sig) -> Option<&'static str> {
 }
 
 /// WGSL that reads elements 8i .. 8i + 8 of a vector as two groups of four.
-const EIGHT: &str = "return Eight($S_four(at, 2u * i), $S_four(at, 2u * i + 1u));";
+const EIGHT: &str = "return Eight(kc_four(at, 2u * i), kc_four(at, 2u * i + 1u));";
 
 /// Declares a cache as `name`: its binding and the functions that read it, with `write` also those that write it.
 pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) {
@@ -38,27 +39,27 @@ pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) 
     // Float vectors of a multiple of 16 bytes are read 16 bytes at a time.
     let wide = kind < 2 && bytes.is_multiple_of(16) && dim.is_multiple_of(8);
     let (of, word, put) = match (shared, wide) {
-        (true, _) => ("atomic<u32>", "atomicLoad(&$S[i])", "atomicAnd(&$S[i], ~mask); atomicOr(&$S[i], word & mask);"),
-        (_, true) => ("vec4<u32>", "$S[i >> 2u][i & 3u]", "$S[i >> 2u][i & 3u] = word;"),
-        _ => ("u32", "$S[i]", "$S[i] = word;"),
+        (true, _) => ("atomic<u32>", "atomicLoad(&kc[i])", "atomicAnd(&kc[i], ~mask); atomicOr(&kc[i], word & mask);"),
+        (_, true) => ("vec4<u32>", "kc[i >> 2u][i & 3u]", "kc[i >> 2u][i & 3u] = word;"),
+        _ => ("u32", "kc[i]", "kc[i] = word;"),
     };
     w.bind(name, of, arg, access);
-    let both = |text: &str| text.replace("$S", name).replace("$C", name);
-    w.function(&format!("{name}_word(i: u32) -> u32"), &both(word));
-    w.line(both(include_str!("cache.wgsl")));
-    w.line(both(include_str!("read.wgsl")));
+    let own = |text: &str| renamed(text, "kc", name);
+    w.function(&format!("{name}_word(i: u32) -> u32"), &own(word));
+    w.file(&own(include_str!("cache.wgsl")));
+    w.file(&own(include_str!("read.wgsl")));
     let eight = match (wide, kind) {
-        (true, 0) => "let at_ = at / 16u + 2u * i; return Eight(bitcast<vec4<f32>>($S[at_]), bitcast<vec4<f32>>($S[at_ + 1u]));",
+        (true, 0) => "let at_ = at / 16u + 2u * i; return Eight(bitcast<vec4<f32>>(kc[at_]), bitcast<vec4<f32>>(kc[at_ + 1u]));",
         (true, _) => {
-            "let v = $S[at / 16u + i];
+            "let v = kc[at / 16u + i];
     return Eight(vec4<f32>(unpack2x16float(v.x), unpack2x16float(v.y)), vec4<f32>(unpack2x16float(v.z), unpack2x16float(v.w)));"
         }
         _ => EIGHT,
     };
-    w.line(format!("fn {name}_eight(at: u32, i: u32) -> Eight {{\n    {}\n}}", both(eight)));
+    w.line(format!("fn {name}_eight(at: u32, i: u32) -> Eight {{\n    {}\n}}", own(eight)));
     if write {
-        w.line(format!("fn {name}_put(i: u32, word: u32, mask: u32) {{ {} }}", both(put)));
-        w.line(both(include_str!("encode.wgsl")));
+        w.line(format!("fn {name}_put(i: u32, word: u32, mask: u32) {{ {} }}", own(put)));
+        w.file(&own(include_str!("encode.wgsl")));
     }
 }
 
@@ -66,8 +67,9 @@ pub(crate) fn cache(w: &mut Wgsl, name: &str, arg: Arg, sig: &Sig, write: bool) 
 pub(crate) fn step_kv(w: &mut Wgsl, name: &str, cache: &str, count: usize) {
     w.line(format!("var<workgroup> {name}_words: array<u32, (({cache}_BYTES + 3u) / 4u) * {count}u>;"));
     w.function(&format!("{name}_word(i: u32) -> u32"), &format!("{name}_words[i]"));
-    w.line(include_str!("read.wgsl").replace("$S", name).replace("$C", cache));
-    w.line(format!("fn {name}_eight(at: u32, i: u32) -> Eight {{ {} }}", EIGHT.replace("$S", name)));
+    w.line(format!("const {name}_KIND: u32 = {cache}_KIND;"));
+    w.file(&renamed(include_str!("read.wgsl"), "kc", name));
+    w.line(format!("fn {name}_eight(at: u32, i: u32) -> Eight {{ {} }}", renamed(EIGHT, "kc", name)));
 }
 
 pub(super) fn lower(op: &CacheWrite, site: &OpSite) -> Lowering {
@@ -87,14 +89,13 @@ pub(super) fn lower(op: &CacheWrite, site: &OpSite) -> Lowering {
     let heads = site.ins[first].cache().map_or(0, |c| c.heads);
     head(&mut w, "k", dim, Arg::In(0), op.rope.as_ref(), norm);
     cache(&mut w, "kc", Arg::Out(0), &site.ins[first], true);
-    let mut values = "";
     if outs == 2 {
         w.read("v", Arg::In(1), DType::F32);
         cache(&mut w, "vc", Arg::Out(1), &site.ins[first + 1], true);
-        values = "for (var d = lid; d < vc_DIM; d += WG) { vc_elements[d] = v_at(g * vc_DIM + d); }
-    vc_prepare(lid);
-    vc_store(vc_at(page, g % vc_HEADS, offset), lid);";
+        w.file(include_str!("values.wgsl"));
+    } else {
+        w.line("fn write_values(g: u32, page: u32, offset: u32, lid: u32) {}");
     }
-    w.line(include_str!("cache_write.wgsl").replace("$VALUES", values));
+    w.file(include_str!("cache_write.wgsl"));
     w.lowering(Expr::T * heads, op.cost(site))
 }

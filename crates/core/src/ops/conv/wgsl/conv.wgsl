@@ -2,6 +2,27 @@
 // is a head of queries or keys or WG channels of the values, else WG channels. x_at reads rows of CHANNELS, w_at the filter.
 // With IN_PLACE, the state holds the TAPS - 1 rows before this step; else x is a window that has them in front of each
 // sequence's rows. put(row, channel, y) stores an output.
+// header: defaults
+const WG: u32 = 64u;
+const TAPS: u32 = 4u;
+const CHANNELS: u32 = 64u;
+const BLOCKS: u32 = 1u;
+const KEYS: u32 = 0u;
+const DIM: u32 = 1u;
+const IN_PLACE: bool = true;
+const HEADS: bool = false;
+const EPS: f32 = 1e-6;
+fn x_at(i: u32) -> f32 { return 0.0; }
+fn w_at(i: u32) -> f32 { return 0.0; }
+fn state_at(i: u32) -> f32 { return 0.0; }
+fn put(row: u32, c: u32, y: f32) {}
+fn put_state(i: u32, x: f32) {}
+fn batch_s() -> u32 { return 1u; }
+fn batch_span(seq: u32, field: u32) -> u32 { return 0u; }
+fn silu(x: f32) -> f32 { return x; }
+fn workgroup_sum(x: f32, lid: u32) -> f32 { return x; }
+// header: end
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let g = wid.x + wid.y * nwg.x;

@@ -1,6 +1,21 @@
 // One element of query, key or value: the causal convolution of a channel of the packed projection x [T, CHANNELS], whose rows
 // are [q, k, v], then SiLU. The caller applies the L2 norm. w_at(i) reads the filter [CHANNELS, TAPS]; conv_state holds the
 // last TAPS - 1 rows of every sequence.
+// header: defaults
+const WG: u32 = 64u;
+const TAPS: u32 = 4u;
+const CHANNELS: u32 = 192u;
+const K_HEADS: u32 = 1u;
+const K_DIM: u32 = 64u;
+const V_DIM: u32 = 64u;
+const HEADS_EACH: u32 = 1u;
+@group(0) @binding(0) var<storage, read_write> conv_state: array<f32>;
+fn x_at(i: u32) -> f32 { return 0.0; }
+fn w_at(i: u32) -> f32 { return 0.0; }
+fn batch_span(seq: u32, field: u32) -> u32 { return 0u; }
+fn silu(x: f32) -> f32 { return x; }
+// header: end
+
 fn front(seq: u32, t: u32, c: u32) -> f32 {
     var sum = 0.0;
     let start = batch_span(seq, 0u);

@@ -50,13 +50,13 @@ pub(super) fn lower(op: &DeltaNet, site: &OpSite) -> Lowering {
         w.bind("conv_state", "f32", Arg::Out(1), Access::ReadWrite);
         w.number("TAPS", taps);
         w.number("CHANNELS", 2 * op.k_width() + op.v_width());
-        w.line(include_str!("front.wgsl"));
+        w.file(include_str!("front.wgsl"));
     } else {
         ["q", "k", "v"].iter().enumerate().for_each(|(i, name)| read(&mut w, name, i));
         let packed = op.front == Front::Packed;
         w.number("V_STRIDE", op.v_width() + if packed { 2 * op.k_width() } else { 0 });
         w.number("V_START", if packed { 2 * op.k_width() } else { 0 });
-        w.line(include_str!("plain.wgsl"));
+        w.file(include_str!("plain.wgsl"));
     }
     let in_place = site.ins[o.state].is_state();
     w.flag("IN_PLACE", in_place);

@@ -3,6 +3,36 @@
 //
 // Value head h reads key head h % K_HEADS. `front_query`, `front_key` and `front_value` (front.wgsl, plain.wgsl) compute one
 // element of a token's query, key or value.
+// header: defaults
+const WG: u32 = 64u;
+const K_HEADS: u32 = 1u;
+const V_HEADS: u32 = 1u;
+const K_DIM: u32 = 64u;
+const V_DIM: u32 = 64u;
+const HEADS_EACH: u32 = 1u;
+const SCALE: f32 = 1.0;
+const L2_EPS: f32 = 1e-6;
+const NORM_EPS: f32 = 1e-6;
+const FRONT: bool = false;
+const NORM: bool = false;
+const IN_PLACE: bool = true;
+@group(0) @binding(1) var<storage, read_write> y: array<f32>;
+fn g_at(i: u32) -> f32 { return 0.0; }
+fn beta_at(i: u32) -> f32 { return 0.0; }
+fn norm_at(i: u32) -> f32 { return 1.0; }
+fn gate_at(i: u32) -> f32 { return 1.0; }
+fn state_at(i: u32) -> f32 { return 0.0; }
+fn put_state(i: u32, x: f32) {}
+fn front_query(seq: u32, t: u32, i: u32) -> f32 { return 0.0; }
+fn front_key(seq: u32, t: u32, i: u32) -> f32 { return 0.0; }
+fn front_value(seq: u32, t: u32, i: u32) -> f32 { return 0.0; }
+fn keep(seq: u32, kh: u32, start: u32, count: u32, slot: u32, first_chunk: bool, lid: u32) {}
+fn batch_s() -> u32 { return 1u; }
+fn batch_span(seq: u32, field: u32) -> u32 { return 0u; }
+fn silu(x: f32) -> f32 { return x; }
+fn workgroup_sum(x: f32, lid: u32) -> f32 { return x; }
+// header: end
+
 var<workgroup> query: array<f32, K_DIM>;
 var<workgroup> key: array<f32, K_DIM>;
 var<workgroup> squares: array<f32, WG>;

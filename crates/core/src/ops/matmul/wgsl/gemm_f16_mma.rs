@@ -121,7 +121,7 @@ impl Plan<'_> {
         w.line(format!("var<workgroup> tile_w: array<{of}, {}>;", most * cut.tile_columns(most) * stride));
         w.line(format!("var<workgroup> strips: array<f32, {}>;", cut.strip(most) * cut.down * cut.across));
         w.bind("x", "vec4<f16>", halves, Access::Read);
-        w.line(include_str!("gemm_f16_mma.wgsl"));
+        w.line("struct Halves { a: vec4<f16>, b: vec4<f16> }");
         for tile in ["tile_x", "tile_w"] {
             w.line(format!("fn put_{tile}(at: u32, h: Halves) {{"));
             match cut.is_wide {
@@ -138,30 +138,33 @@ impl Plan<'_> {
             w.line(format!("alias {name} = coop_mat{side}x{side}<{scalar}, {role}>;"));
         }
         self.mma_weights(&mut w);
+        let (side, down, depth) = (cut.side, cut.rows / cut.side, cut.depth);
+        let constants = [("SIDE", side), ("UNIT", unit), ("EIGHTS", depth / 8), ("PITCH", depth + GAP)];
+        constants.iter().for_each(|(name, value)| w.number(name, *value));
+        w.number("ACROSS", cut.across);
+        w.number("SUB_ROWS", cut.rows);
         for (o, slice) in self.slices.iter().enumerate() {
-            self.mma_output(&mut w, o, slice, &cut, unit);
+            let used = self.weights_of(slice);
+            let (part, columns) = (cut.part(used.len()), cut.tile_columns(used.len()));
+            let block = side * part;
+            let constants = [("PART", part), ("COLUMNS", columns), ("BLOCK", block), ("STRIP", used.len() * block)];
+            constants.iter().for_each(|(name, value)| w.number(&format!("s{o}_{name}"), *value));
+            used.iter().enumerate().for_each(|(i, p)| w.number(&format!("s{o}_w{p}_PLACE"), i));
         }
-        w.line("@compute @workgroup_size(WG)");
-        w.line("fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,");
-        w.line("        @builtin(local_invocation_index) lid: u32, @builtin(subgroup_id) subgroup: u32) {");
-        w.line("    part = subgroup % SUBGROUPS;");
-        // Adjacent workgroups share a tile of weights, the larger factor, and can find it in a cache.
-        w.line("    let downs = (rows() + ROWS - 1u) / ROWS;");
-        w.line("    let g = wid.x + wid.y * nwg.x;");
-        w.line("    let m = g % downs;\n    let n = g / downs;");
-        let mut end = 0;
-        for (o, slice) in self.slices.iter().enumerate() {
-            let from = end;
-            let products = self.weights_of(slice).len().max(1);
-            end += slice.width.div_ceil(cut.tile_columns(products));
-            let otherwise = if o > 0 { "else " } else { "" };
-            w.line(format!("    {otherwise}if n < {end}u {{ out_{o}(m, n - {from}u, lid); }}"));
-        }
-        w.line("}");
+        let columns = |slice: &OutputSlice| cut.tile_columns(self.weights_of(slice).len().max(1));
+        let end = self.outputs(&mut w, |slice| columns(slice) as u64);
+        // Loads of a k-tile of each thread, for a factor with so many rows, and matrices of a sub-tile and of a k-tile.
+        let loads = |rows: usize| (rows * (depth / 8)).div_ceil(cut.threads());
+        let counts = |slice: &OutputSlice| {
+            let across = cut.part(self.weights_of(slice).len()) / side;
+            let loads = [("x", loads(cut.tile_rows())), ("v", loads(columns(slice)))];
+            [loads.as_slice(), &[("i", down), ("j", across), ("k", depth / side)]].concat()
+        };
+        w.file(&self.for_slices(include_str!("gemm_f16_mma.wgsl"), counts));
         let downs = Expr::CeilDiv(Box::new(self.rows()), cut.tile_rows() as u64);
         let all = self.op.cost(self.site);
         let read = self.site.ins[self.op.first_weight()..].iter().fold(Expr::Const(0), |a, s| a + s.bytes());
-        w.launch(downs * end, Cost { read: read + self.rows() * (2 * self.k), ..all })
+        w.launch(downs * Expr::Const(end), Cost { read: read + self.rows() * (2 * self.k), ..all })
     }
 
     /// Declares operands, outputs and weights, each weight with `raw`, which loads elements 8i .. 8i + 8 of a row as stored,
@@ -172,22 +175,22 @@ impl Plan<'_> {
             let (name, arg) = (format!("w{i}"), *arg);
             w.number(&format!("{name}_ROWS"), sig.rows.constant().unwrap_or(0) as usize);
             let (of, raw, halves) = if wgsl::planes(w, &name, arg, sig) {
-                w.line(include_str!("gemm_f16_mma_planes.wgsl").replace("$W", &name));
+                w.file(&renamed(include_str!("gemm_f16_mma_planes.wgsl"), "w0", &name));
                 continue;
             } else if sig.dtype == DType::F16 {
-                let raw = "let at = row * (K / 4u) + 2u * i; return Halves($W[at], $W[at + 1u]);";
+                let raw = "let at = row * (K / 4u) + 2u * i; return Halves(w0[at], w0[at + 1u]);";
                 ("vec4<f16>", ("Halves", raw), "return raw;")
             } else if sig.dtype == DType::BF16 {
                 let halves = "return rounded(Eight(vec4<f32>(unpack_bf16(raw.x), unpack_bf16(raw.y)), \
                      vec4<f32>(unpack_bf16(raw.z), unpack_bf16(raw.w))));";
-                ("vec4<u32>", ("vec4<u32>", "return $W[row * (K / 8u) + i];"), halves)
+                ("vec4<u32>", ("vec4<u32>", "return w0[row * (K / 8u) + i];"), halves)
             } else {
-                let raw = "let at = row * (K / 4u) + 2u * i; return Eight($W[at], $W[at + 1u]);";
+                let raw = "let at = row * (K / 4u) + 2u * i; return Eight(w0[at], w0[at + 1u]);";
                 ("vec4<f32>", ("Eight", raw), "return rounded(raw);")
             };
             w.bind(&name, of, arg, Access::Read);
             w.line(format!("alias {name}_Raw = {};", raw.0));
-            let raw = raw.1.replace("$W", &name);
+            let raw = renamed(raw.1, "w0", &name);
             w.line(format!("fn {name}_raw(row: u32, i: u32) -> {name}_Raw {{ {raw} }}"));
             w.line(format!("fn {name}_halves(raw: {name}_Raw, row: u32, i: u32) -> Halves {{ {halves} }}"));
         }
@@ -198,113 +201,5 @@ impl Plan<'_> {
             w.write(&format!("y{i}"), Arg::Out(i));
             w.number(&format!("Y{i}_WIDTH"), sig.width);
         }
-    }
-
-    /// `out_o(m, tile, lid)`: a tile of one slice. All loops over matrices are unrolled, since an indexed array of matrices
-    /// would not stay in registers.
-    fn mma_output(&self, w: &mut Wgsl, o: usize, slice: &OutputSlice, cut: &Cut, unit: usize) {
-        let used = self.weights_of(slice);
-        let (y, width, column) = (slice.y, slice.width(), slice.column());
-        let (side, threads, depth) = (cut.side, cut.threads(), cut.depth);
-        let (part, columns) = (cut.part(used.len()), cut.tile_columns(used.len()));
-        let (down, across) = (cut.rows / side, part / side);
-        let each = || (0..down).flat_map(|i| (0..across).map(move |j| (i, j)));
-        // Vectors of eight elements of a k-tile that each thread loads, for a factor with so many rows.
-        let eights = depth / 8;
-        let loads = |rows: usize| (rows * eights).div_ceil(threads);
-        let place = |rows: usize, turn: usize| match rows * eights {
-            all if all.is_multiple_of(threads) => format!("lid + {}u", turn * threads),
-            all => format!("min(lid + {}u, {}u)", turn * threads, all - 1),
-        };
-        w.line(format!("fn out_{o}(m: u32, tile: u32, lid: u32) {{"));
-        for turn in 0..loads(cut.tile_rows()) {
-            w.line(format!("    let xe{turn} = {};", place(cut.tile_rows(), turn)));
-            w.line(format!(
-                "    let xa{turn} = (m * ROWS + xe{turn} / {eights}u) * (K / 4u) + xe{turn} % {eights}u * 2u;"
-            ));
-            w.line(format!("    var x{turn} = Halves(x[xa{turn}], x[xa{turn} + 1u]);"));
-        }
-        for p in &used {
-            for turn in 0..loads(columns) {
-                let v = format!("{p}_{turn}");
-                w.line(format!("    let we{v} = {};", place(columns, turn)));
-                w.line(format!("    let wr{v} = min(tile * {columns}u + we{v} / {eights}u, w{p}_ROWS - 1u);"));
-                w.line(format!("    let wi{v} = we{v} % {eights}u;"));
-                w.line(format!("    var w{v} = w{p}_raw(wr{v}, wi{v});"));
-            }
-        }
-        for p in &used {
-            each().for_each(|(i, j)| w.line(format!("    var c{p}_{i}_{j}: MatC;")));
-        }
-        w.line(format!("    let part_row = part / {}u * {}u;", cut.across, cut.rows));
-        w.line(format!("    let part_column = part % {}u * {part}u;", cut.across));
-        w.line(format!("    for (var k = 0u; k < K / {depth}u; k++) {{"));
-        w.line("        workgroupBarrier();");
-        let at = |e: &str| format!("{e} / {eights}u * {}u + {e} % {eights}u * 8u", depth + GAP);
-        for turn in 0..loads(cut.tile_rows()) {
-            w.line(format!("        put_tile_x({}, x{turn});", at(&format!("xe{turn}"))));
-        }
-        for (place, p) in used.iter().enumerate() {
-            for turn in 0..loads(columns) {
-                let v = format!("{p}_{turn}");
-                let from = place * columns * (depth + GAP);
-                let halves = format!("w{p}_halves(w{v}, wr{v}, wi{v} + k * {eights}u)");
-                w.line(format!("        put_tile_w({from}u + {}, {halves});", at(&format!("we{v}"))));
-            }
-        }
-        w.line("        workgroupBarrier();");
-        w.line(format!("        if k + 1u < K / {depth}u {{"));
-        for turn in 0..loads(cut.tile_rows()) {
-            let next = format!("xa{turn} + (k + 1u) * {}u", depth / 4);
-            w.line(format!("            x{turn} = Halves(x[{next}], x[{next} + 1u]);"));
-        }
-        for p in &used {
-            for turn in 0..loads(columns) {
-                let v = format!("{p}_{turn}");
-                w.line(format!("            w{v} = w{p}_raw(wr{v}, wi{v} + (k + 1u) * {eights}u);"));
-            }
-        }
-        w.line("        }");
-        for k in (0..depth).step_by(side) {
-            for i in 0..down {
-                let at = format!("(part_row + {}u) * STRIDE + {}u", i * side, k / unit);
-                w.line(format!("        let a{k}_{i} = coopLoadT<MatA>(&tile_x[{at}], STRIDE);"));
-            }
-            for (place, p) in used.iter().enumerate() {
-                for j in 0..across {
-                    let row = place * columns + j * side;
-                    let at = format!("(part_column + {row}u) * STRIDE + {}u", k / unit);
-                    w.line(format!("        let b{k}_{p}_{j} = coopLoad<MatB>(&tile_w[{at}], STRIDE);"));
-                    for i in 0..down {
-                        let c = format!("c{p}_{i}_{j}");
-                        w.line(format!("        {c} = coopMultiplyAdd(a{k}_{i}, b{k}_{p}_{j}, {c});"));
-                    }
-                }
-            }
-        }
-        w.line("    }");
-        let (block, strip) = (side * part, used.len() * side * part);
-        for i in 0..down {
-            w.line("    workgroupBarrier();");
-            for (place, p) in used.iter().enumerate() {
-                for j in 0..across {
-                    let at = format!("part * {strip}u + {}u", place * block + j * side);
-                    w.line(format!("    coopStoreT(c{p}_{i}_{j}, &strips[{at}], {part}u);"));
-                }
-            }
-            w.line("    workgroupBarrier();");
-            w.line(format!("    for (var e = lid; e < {}u; e += WG) {{", block * cut.down * cut.across));
-            w.line(format!("        let of_part = e / {block}u;\n        let i = e % {block}u;"));
-            let row = format!("of_part / {}u * {}u + {}u + i / {part}u", cut.across, cut.rows, i * side);
-            w.line(format!("        let t = m * ROWS + {row};"));
-            w.line(format!("        let n = tile * {columns}u + of_part % {}u * {part}u + i % {part}u;", cut.across));
-            w.line(format!("        if t < rows() && n < {width} {{"));
-            for (place, p) in used.iter().enumerate() {
-                w.line(format!("            let p{p} = strips[of_part * {strip}u + {}u + i];", place * block));
-            }
-            w.line(format!("            y{y}[t * Y{y}_WIDTH + {column}] = {};", self.value(slice)));
-            w.line("        }\n    }");
-        }
-        w.line("}");
     }
 }

@@ -45,73 +45,26 @@ impl Plan<'_> {
         let mut w = w.reductions(&caps);
         w.number("PARTIALS", (cut.lanes_per_row / lanes) as usize);
         w.line(format!("var<workgroup> row_partials: array<f32, {}u * (WG / LANES)>;", cut.rows * products + 1));
+        w.number("AT_ONCE", cut.rows);
+        w.number("UNROLL", cut.unroll);
+        w.number("TURNS", cut.turns);
+        w.flag("NORM", self.op.norm.is_some());
+        w.float("EPS", self.op.norm.unwrap_or(0.0));
         eights(&mut w, "x", Arg::In(0), DType::F32, self.k);
-        if let Some(eps) = self.op.norm {
-            w.float("EPS", eps);
+        if self.op.norm.is_some() {
             eights(&mut w, "norm", Arg::In(1), self.site.ins[1].dtype, self.k);
         }
-        w.line(include_str!("gemv_lanes.wgsl"));
-        self.weights(&mut w, |_| String::new());
-        for o in 0..self.slices.len() {
-            self.lanes_output(&mut w, o, &cut);
+        let normed = if self.op.norm.is_some() { "times(x, norm_eight(0u, i))" } else { "x" };
+        w.function("normed(x: Eight, i: u32) -> Eight", normed);
+        self.weights(&mut w, |_| "");
+        let grid = self.outputs(&mut w, |_| u64::from(WG / cut.lanes_per_row) * cut.rows as u64);
+        for (o, slice) in self.slices.iter().enumerate() {
+            // Places of the partial sums in workgroup memory.
+            let used = self.weights_of(slice);
+            used.iter().enumerate().for_each(|(i, p)| w.number(&format!("s{o}_w{p}_AT"), i * cut.rows));
+            w.number(&format!("s{o}_SUMS"), used.len() * cut.rows);
         }
-        let per = u64::from(WG / cut.lanes_per_row) * cut.rows as u64;
-        let grid = self.main(&mut w, "    let n = g;", per, "0u");
+        w.file(&self.for_slices(include_str!("gemv_lanes.wgsl"), |_| vec![("r", cut.rows), ("u", cut.unroll)]));
         Some(w.launch(grid.into(), self.cost(None, None)))
-    }
-
-    /// Writes `out_o(…)`, which computes a workgroup's columns of one slice.
-    fn lanes_output(&self, w: &mut Wgsl, o: usize, cut: &Cut) {
-        let slice = &self.slices[o];
-        let (y, width, column) = (slice.y, slice.width(), slice.column());
-        let used = self.weights_of(slice);
-        let each = || used.iter().flat_map(|p| (0..cut.rows).map(move |r| (*p, r)));
-        w.line(format!("fn out_{o}(m: u32, group: u32, lid: u32) {{"));
-        w.line(format!("    let first = (group * (WG / LANES_PER_ROW) + lid / LANES_PER_ROW) * {}u;", cut.rows));
-        for r in 0..cut.rows {
-            w.line(format!("    let n{r} = min(first + {r}u, {width} - 1u);"));
-        }
-        w.line("    var squares = 0.0;");
-        each().for_each(|(p, r)| w.line(format!("    var s{p}_{r} = 0.0;")));
-        w.line(format!("    for (var turn = 0u; turn < {}u; turn++) {{", cut.turns));
-        w.line(format!("        let i = lid % LANES_PER_ROW + turn * {}u * LANES_PER_ROW;", cut.unroll));
-        for u in 0..cut.unroll {
-            w.line(format!("        let i{u} = min(i + {u}u * LANES_PER_ROW, K / 8u - 1u);"));
-            each().for_each(|(p, r)| w.line(format!("        let w{p}_{r}_{u} = w{p}_eight(n{r}, i{u});")));
-        }
-        for u in 0..cut.unroll {
-            // Beyond the end of the row the last vector is read again, with activations set to zero.
-            w.line(format!("        let x{u} = scaled(x_eight(0u, i{u}), i + {u}u * LANES_PER_ROW < K / 8u);"));
-            let x = match self.op.norm {
-                None => format!("x{u}"),
-                Some(_) => {
-                    w.line(format!("        squares += dot_eight(x{u}, x{u});"));
-                    w.line(format!("        let m{u} = times(x{u}, norm_eight(0u, i{u}));"));
-                    format!("m{u}")
-                }
-            };
-            each().for_each(|(p, r)| w.line(format!("        s{p}_{r} += dot_eight(w{p}_{r}_{u}, {x});")));
-        }
-        w.line("    }");
-        let sums = each().map(|(p, r)| format!("s{p}_{r}")).chain(self.op.norm.map(|_| "squares".to_string()));
-        let sums: Vec<String> = sums.collect();
-        sums.iter().for_each(|s| w.line(format!("    {s} = lanes_sum({s}, lid);")));
-        w.line("    if PARTIALS > 1u {");
-        sums.iter().enumerate().for_each(|(i, s)| w.line(format!("        put_partial({i}u, {s}, lid);")));
-        w.line("        workgroupBarrier();");
-        sums.iter().enumerate().for_each(|(i, s)| w.line(format!("        {s} = reduce_partials({i}u, lid);")));
-        w.line("    }");
-        w.line("    if lid % LANES_PER_ROW != 0u { return; }");
-        if self.op.norm.is_some() {
-            w.line("    let factor = inverseSqrt(squares / f32(K) + EPS);");
-        }
-        let factor = if self.op.norm.is_some() { " * factor" } else { "" };
-        w.line("    let t = 0u;");
-        for r in 0..cut.rows {
-            w.line(format!("    if first + {r}u < {width} {{\n        let n = n{r};"));
-            used.iter().for_each(|p| w.line(format!("        let p{p} = s{p}_{r}{factor};")));
-            w.line(format!("        y{y}[{column}] = {};\n    }}", self.value(slice)));
-        }
-        w.line("}");
     }
 }

@@ -11,6 +11,7 @@
 
 use super::*;
 use crate::codegen::wgsl;
+use crate::codegen::wgsl::template::{each, renamed};
 use crate::codegen::wgsl::{Wgsl, caps, lanes, row_lanes, tree};
 use crate::precision::Rounding;
 use crate::select::select;
@@ -73,21 +74,7 @@ impl Rounded {
     fn read(&self, w: &mut Wgsl, arg: Arg) {
         self.declare(w);
         w.bind("rounded", "vec4<u32>", arg, Access::Read);
-        w.function("rounded_four(i: u32) -> vec4<u32>", "rounded[i]");
-        let at = |from: &str, i: &str| format!("t * (ROUNDED_ROW / 4u) + {from} / 4u + ({i} >> 2u)");
-        let scale = format!("bitcast<f32>(rounded[{}][block & 3u])", at("AT_SCALES", "block"));
-        w.function("rounded_scale(t: u32, block: u32) -> f32", &scale);
-        let four = format!("bitcast<vec4<i32>>(rounded[{}])", at("AT_SUMS", "(2u * block)"));
-        let sums = format!("select({four}.xy, {four}.zw, (block & 1u) == 1u)");
-        w.function("rounded_sums(t: u32, block: u32) -> vec2<i32>", &sums);
-        let words = format!("rounded[{}]", at("0u", "(2u * i)"));
-        let words = format!("select({words}.xy, {words}.zw, (i & 1u) == 1u)");
-        w.function("rounded_words(t: u32, i: u32) -> vec2<u32>", &words);
-        w.line("fn rounded_eight(t: u32, i: u32) -> Eight {");
-        w.line("    let words = rounded_words(t, i);");
-        w.line("    let scale = rounded_scale(t, i >> 2u);");
-        w.line("    return Eight(vec4<f32>(unpack4xI8(words.x)) * scale, vec4<f32>(unpack4xI8(words.y)) * scale);");
-        w.line("}");
+        w.file(include_str!("rounded.wgsl"));
     }
 }
 
@@ -96,8 +83,7 @@ impl Rounded {
 fn eights(w: &mut Wgsl, name: &str, arg: Arg, dtype: DType, k: usize) {
     if !k.is_multiple_of(8) {
         w.read(name, arg, dtype);
-        let text = include_str!("weight_floats.wgsl").replace("$W", name);
-        w.line(text);
+        w.file(&renamed(include_str!("weight_floats.wgsl"), "w0", name));
         return;
     }
     let head = format!("fn {name}_eight(row: u32, i: u32) -> Eight {{");
@@ -143,11 +129,6 @@ impl OutputSlice {
     /// The WGSL expression for the output's column that is column `n` of the slice.
     fn column(&self) -> String {
         if self.first == 0 { "n".into() } else { format!("({}u + n)", self.first) }
-    }
-
-    /// The number of columns of the slice as a WGSL literal.
-    fn width(&self) -> String {
-        format!("{}u", self.width)
     }
 }
 
@@ -300,19 +281,6 @@ impl Plan<'_> {
         w.launch(self.rows(), Cost::of(read, written, self.rows() * (self.k * 6)))
     }
 
-    /// Declares `floats_eight` for a single row, by means of `x_at` and `norm_at`, which must be declared before.
-    fn floats_of_row(&self, w: &mut Wgsl) {
-        w.line("var<private> factor_of_row: f32 = 1.0;");
-        w.line("fn row_factor(lid: u32) {");
-        w.line("    var sum = 0.0;");
-        w.line("    for (var i = lid; i < K; i += WG) { let x = x_at(i); sum += x * x; }");
-        w.line("    factor_of_row = inverseSqrt(workgroup_sum(sum, lid) / f32(K) + EPS);\n}");
-        w.line("fn floats_eight(t: u32, i: u32) -> Eight {");
-        w.line("    var e: array<f32, 8>;");
-        w.line("    for (var j = 0u; j < 8u; j++) { e[j] = x_at(8u * i + j) * factor_of_row * norm_at(8u * i + j); }");
-        w.line("    return Eight(vec4<f32>(e[0], e[1], e[2], e[3]), vec4<f32>(e[4], e[5], e[6], e[7]));\n}");
-    }
-
     /// Bytes and operations of the main launch, whose activations are those that the prologue launch has written.
     fn cost(&self, rounded: Option<Arg>, floats: Option<Arg>) -> Cost {
         let all = self.op.cost(self.site);
@@ -329,8 +297,8 @@ impl Plan<'_> {
         Cost { read, ..all }
     }
 
-    /// Declares all weights, operands and outputs. `template` gives the further text for each weight, by its path.
-    fn weights(&self, w: &mut Wgsl, template: impl Fn(Path) -> String) {
+    /// Declares all weights, operands and outputs. `file` is the further file for a weight, by its path, written for `w0`.
+    fn weights(&self, w: &mut Wgsl, file: impl Fn(Path) -> &'static str) {
         let o0 = self.op.first_operand();
         for (i, Weight { arg, sig, path }) in self.weights.iter().enumerate() {
             let name = format!("w{i}");
@@ -339,7 +307,7 @@ impl Plan<'_> {
             if !wgsl::planes(w, &name, *arg, sig) {
                 eights(w, &name, *arg, sig.dtype, self.k);
             }
-            w.line(template(*path).replace("$W", &name));
+            w.file(&renamed(file(*path), "w0", &name));
         }
         for (i, sig) in self.site.ins[o0..].iter().enumerate() {
             w.read(&format!("o{i}"), Arg::In(o0 + i), sig.dtype);
@@ -350,33 +318,46 @@ impl Plan<'_> {
         }
     }
 
-    /// The WGSL expression for a slice's element in row `t` and column `n`, from the products `p0`, `p1`, ….
+    /// The WGSL expression for a slice's element in row `t` and column `n`, from the products `p`.
     fn value(&self, slice: &OutputSlice) -> String {
         let (y, n) = (slice.y, slice.column());
         tree(&slice.tree, &|l| match l.checked_sub(self.weights.len()) {
-            None => format!("p{l}"),
+            None => format!("p.of_w{l}"),
             Some(i) if self.site.ins[self.op.first_operand() + i].rows.constant() == Some(1) => format!("o{i}_at({n})"),
             Some(i) => format!("o{i}_at(t * Y{y}_WIDTH + {n})"),
         })
     }
 
-    /// Writes `main`, which calls the `out_…` of the slice to which workgroup `g` belongs; a workgroup computes `per` columns.
-    /// Returns the number of workgroups.
-    fn main(&self, w: &mut Wgsl, before: &str, per: u64, call: &str) -> u64 {
-        w.line("@compute @workgroup_size(WG)");
-        w.line("fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>,");
-        w.line("        @builtin(local_invocation_index) lid: u32) {");
-        w.line("    let g = wid.x + wid.y * nwg.x;");
-        w.line(before);
+    /// Declares what a kernel's file takes for a slice `s0`: its width, its part of the workgroups (`s0_FROM` to `s0_END`,
+    /// where a workgroup computes `per` columns), the struct of its products, and the epilogue `s0_put`. Returns the number of
+    /// workgroups.
+    fn outputs(&self, w: &mut Wgsl, per: impl Fn(&OutputSlice) -> u64) -> u64 {
         let mut end = 0;
         for (o, slice) in self.slices.iter().enumerate() {
-            let from = end;
-            end += (slice.width as u64).div_ceil(per);
-            let otherwise = if o > 0 { "else " } else { "" };
-            w.line(format!("    {otherwise}if n < {end}u {{ out_{o}({call}, n - {from}u, lid); }}"));
+            w.number(&format!("s{o}_WIDTH"), slice.width);
+            w.number(&format!("s{o}_FROM"), end as usize);
+            end += (slice.width as u64).div_ceil(per(slice));
+            w.number(&format!("s{o}_END"), end as usize);
+            let products: Vec<String> = self.weights_of(slice).iter().map(|p| format!("of_w{p}: f32")).collect();
+            w.line(format!("struct s{o}_Products {{ {} }}", products.join(", ")));
+            let (y, n, value) = (slice.y, slice.column(), self.value(slice));
+            let head = format!("fn s{o}_put(t: u32, n: u32, p: s{o}_Products)");
+            w.line(format!("{head} {{ y{y}[t * Y{y}_WIDTH + {n}] = {value}; }}"));
         }
-        w.line("}");
         end
+    }
+
+    /// A kernel's file with what it has for slice `s0` written for each; in it, what it has for weight `w0` for each weight that
+    /// the slice reads, and what it has for number 0 of other things for as many as `more` says.
+    fn for_slices<'a>(&self, file: &str, more: impl Fn(&OutputSlice) -> Vec<(&'a str, usize)>) -> String {
+        let slices: Vec<usize> = (0..self.slices.len()).collect();
+        each(file, "s", &slices, |o, text| {
+            let slice = &self.slices[o];
+            let text = each(&text, "w", &self.weights_of(slice), |_, text| text);
+            more(slice)
+                .iter()
+                .fold(text, |text, &(what, count)| each(&text, what, &(0..count).collect::<Vec<_>>(), |_, text| text))
+        })
     }
 
     /// Declares the prologue of a single row, which every workgroup recomputes into workgroup memory.
@@ -389,25 +370,25 @@ impl Plan<'_> {
         if lanes(&caps(self.site.target)).is_some_and(|n| n >= 8) {
             w.bind("x", "vec4<f32>", Arg::In(0), Access::Read);
             w.function("x_at(i: u32) -> f32", "x[i >> 2u][i & 3u]");
-            w.line(include_str!("stage_lanes.wgsl"));
+            w.file(include_str!("stage_lanes.wgsl"));
             return;
         }
         w.read("x", Arg::In(0), DType::F32);
-        w.line(include_str!("quantize_block.wgsl"));
-        w.line(include_str!("stage.wgsl"));
+        w.file(include_str!("quantize_block.wgsl"));
+        w.file(include_str!("stage.wgsl"));
     }
 
-    /// Declares `floats_eight` for all rows. Returns the statements with which `main` must begin.
+    /// Declares `floats_eight` for all rows. Returns the statements of the prologue.
     fn floats_of_rows(&self, w: &mut Wgsl) -> &'static str {
         eights(w, "x", Arg::In(0), DType::F32, self.k);
         let Some(eps) = self.op.norm else {
             w.function("floats_eight(t: u32, i: u32) -> Eight", "x_eight(t, i)");
-            return "    let n = g;";
+            return "";
         };
         eights(w, "norm", Arg::In(1), self.site.ins[1].dtype, self.k);
         w.float("EPS", eps);
-        w.line(include_str!("norm.wgsl"));
-        "    norm_factors(lid);\n    let n = g;"
+        w.file(include_str!("norm.wgsl"));
+        "norm_factors(lid);"
     }
 
     fn gemv(&self, rounded: Option<Arg>, staged: bool) -> Launch {
@@ -438,45 +419,26 @@ impl Plan<'_> {
         if let Some(arg) = rounded {
             self.rounded.read(&mut w, arg);
         }
-        let mut before = "    let n = g;".to_string();
+        let mut prologue = "";
         if staged {
             self.stage(&mut w);
-            before = "    stage(lid);\n    let n = g;".into();
+            prologue = "stage(lid);";
         }
         if floats && staged {
-            // Float weights beside quantized ones read the same row in f32, with the norm applied again on each read.
-            self.floats_of_row(&mut w);
+            w.file(include_str!("floats_of_row.wgsl"));
             if self.op.norm.is_some() {
-                before = "    stage(lid);\n    row_factor(lid);\n    let n = g;".into();
+                prologue = "stage(lid); row_factor(lid);";
             }
         } else if floats {
-            before = self.floats_of_rows(&mut w).into();
+            prologue = self.floats_of_rows(&mut w);
         }
+        w.line(format!("fn prologue(lid: u32) {{ {prologue} }}"));
         self.weights(&mut w, |path| match path {
-            Path::Quants => include_str!("gemv_quants.wgsl").into(),
-            Path::Floats => include_str!("gemv_floats.wgsl").into(),
+            Path::Quants => include_str!("gemv_quants.wgsl"),
+            Path::Floats => include_str!("gemv_floats.wgsl"),
         });
-        for (o, slice) in self.slices.iter().enumerate() {
-            let (y, width, n) = (slice.y, slice.width(), slice.column());
-            w.line(format!("fn out_{o}(m: u32, group: u32, lid: u32) {{"));
-            w.line("    for (var turn = 0u; turn < TURNS; turn++) {");
-            w.line("    let n = (group * TURNS + turn) * (WG / LANES) + lid / LANES;");
-            let used = self.weights_of(slice);
-            for p in &used {
-                w.line(format!("    let s{p} = dot_w{p}(min(n, {width} - 1u), lid % LANES);"));
-                w.line(format!("    var sums{p} = s{p};"));
-            }
-            w.line("    for (var t = 0u; t < ROWS; t++) {");
-            w.line("        if ROWS > 1u && t >= rows() { break; }");
-            for p in &used {
-                w.line(format!("        let p{p} = lanes_sum(sums{p}[t], lid);"));
-            }
-            let value = self.value(slice);
-            w.line(format!("        if lid % LANES == 0u && n < {width} {{ y{y}[t * Y{y}_WIDTH + {n}] = {value}; }}"));
-            w.line("    } }");
-            w.line("}");
-        }
-        let grid = self.main(&mut w, &before, turns as u64 * u64::from(workgroup / row_lanes(&caps)), "0u");
+        let grid = self.outputs(&mut w, |_| turns as u64 * u64::from(workgroup / row_lanes(&caps)));
+        w.file(&self.for_slices(include_str!("gemv.wgsl"), |_| vec![]));
         w.launch(grid.into(), self.cost(rounded, None))
     }
 
@@ -491,34 +453,14 @@ impl Plan<'_> {
         if self.has(Path::Floats) {
             eights(&mut w, "floats", normed.unwrap_or(Arg::In(0)), DType::F32, self.k);
         }
-        self.weights(&mut w, |path| {
-            let x = if path == Path::Quants { "rounded" } else { "floats" };
-            include_str!("gemm_f32_simt.wgsl").replace("$X", x)
-        });
-        for (o, slice) in self.slices.iter().enumerate() {
-            let (y, width, n) = (slice.y, slice.width(), slice.column());
-            w.line(format!("fn out_{o}(m: u32, tile: u32, lid: u32) {{"));
-            let used = self.weights_of(slice);
-            for p in &used {
-                w.line(format!("    var acc{p}: array<vec4<f32>, 4>;"));
-                w.line(format!("    tile_w{p}(m, tile, lid, &acc{p});"));
-            }
-            w.line("    for (var r = 0u; r < 4u; r++) { for (var c = 0u; c < 4u; c++) {");
-            w.line("        let t = m * 64u + (lid / 16u) * 4u + r;");
-            w.line("        let n = tile * 64u + (lid % 16u) * 4u + c;");
-            w.line(format!("        if t < rows() && n < {width} {{"));
-            for p in &used {
-                w.line(format!("            let p{p} = acc{p}[r][c];"));
-            }
-            w.line(format!("            y{y}[t * Y{y}_WIDTH + {n}] = {};", self.value(slice)));
-            w.line("        }");
-            w.line("    } }");
-            w.line("}");
+        for (i, weight) in self.weights.iter().enumerate() {
+            let x = if weight.path == Path::Quants { "rounded" } else { "floats" };
+            w.function(&format!("w{i}_x_eight(t: u32, i: u32) -> Eight"), &format!("{x}_eight(t, i)"));
         }
-        let tiles: u64 = self.slices.iter().map(|p| (p.width as u64).div_ceil(TILE)).sum();
-        let before =
-            format!("    let m = g / {tiles}u;\n    let n = g % {tiles}u;\n    if m * 64u >= rows() {{ return; }}");
-        self.main(&mut w, &before, TILE, "m");
+        self.weights(&mut w, |_| include_str!("gemm_f32_simt_tile.wgsl"));
+        let tiles = self.outputs(&mut w, |_| TILE);
+        w.number("TILES", tiles as usize);
+        w.file(&self.for_slices(include_str!("gemm_f32_simt.wgsl"), |_| vec![]));
         let grid = Expr::CeilDiv(Box::new(self.rows()), TILE) * Expr::Const(tiles);
         w.launch(grid, self.cost(rounded, normed))
     }

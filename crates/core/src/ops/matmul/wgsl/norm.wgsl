@@ -1,4 +1,16 @@
 // The norm as a prologue of the GEMV: every workgroup recomputes the factors of all rows.
+// header: defaults
+const WG: u32 = 128u;
+const K: u32 = 64u;
+const ROWS: u32 = 1u;
+const EPS: f32 = 1e-5;
+struct Eight { a: vec4<f32>, b: vec4<f32> }
+fn rows() -> u32 { return 1u; }
+fn x_eight(t: u32, i: u32) -> Eight { return Eight(); }
+fn norm_eight(row: u32, i: u32) -> Eight { return Eight(); }
+fn workgroup_sum(x: f32, lid: u32) -> f32 { return x; }
+// header: end
+
 var<private> norm_factor: array<f32, ROWS>;
 
 fn norm_factors(lid: u32) {

@@ -7,6 +7,34 @@
 // ROUNDED: writes rows of ROUNDED_ROW words to `rounded`: the quants in order (if NATURAL, for 8-bit weights), the quants with
 // the four even ones of every eight before the four odd ones (if PERMUTED, for 4-bit weights), a scale for every 32 elements,
 // and the sum of every 16 quants.
+// header: defaults
+const WG: u32 = 128u;
+const K: u32 = 64u;
+const AT_PERMUTED: u32 = 0u;
+const AT_SCALES: u32 = 16u;
+const AT_SUMS: u32 = 20u;
+const ROUNDED_ROW: u32 = 24u;
+const NORM: bool = true;
+const ROUNDED: bool = true;
+const FLOATS: bool = false;
+const HALVES: bool = false;
+const NATURAL: bool = true;
+const PERMUTED: bool = false;
+const EPS: f32 = 1e-5;
+fn rows() -> u32 { return 1u; }
+fn x_at(i: u32) -> f32 { return 0.0; }
+fn norm_at(i: u32) -> f32 { return 1.0; }
+fn put_rounded(i: u32, x: u32) {}
+fn put_floats(i: u32, x: f32) {}
+fn put_halves(i: u32, x: u32) {}
+struct Block { quants: array<u32, 8>, scale: f32, sums: vec2<i32> }
+fn rounded_block(row: u32, block: u32, factor: f32) -> Block { return Block(); }
+fn permuted_word(r: Block, i: u32) -> u32 { return 0u; }
+fn divide(a: f32, b: f32) -> f32 { return a / b; }
+fn f16_bits(x: f32) -> u32 { return pack2x16float(vec2<f32>(x, 0.0)); }
+fn workgroup_sum(x: f32, lid: u32) -> f32 { return x; }
+// header: end
+
 @compute @workgroup_size(WG)
 fn main(@builtin(workgroup_id) wid: vec3<u32>, @builtin(num_workgroups) nwg: vec3<u32>, @builtin(local_invocation_index) lid: u32) {
     let row = wid.x + wid.y * nwg.x;

@@ -1,4 +1,11 @@
 // A block of 32 elements of a row, quantized to int8: the quants in order, their scale, and the sum of the quants of each half.
+// header: defaults
+const K: u32 = 64u;
+fn x_at(i: u32) -> f32 { return 0.0; }
+fn norm_at(i: u32) -> f32 { return 1.0; }
+fn divide(a: f32, b: f32) -> f32 { return a / b; }
+// header: end
+
 struct Block { quants: array<u32, 8>, scale: f32, sums: vec2<i32> }
 
 fn rounded_block(row: u32, block: u32, factor: f32) -> Block {

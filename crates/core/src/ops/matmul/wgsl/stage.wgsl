@@ -1,5 +1,22 @@
 // The prologue of a single row, which every workgroup recomputes into workgroup memory: norm and activation quantization to
 // int8, with a thread for each block of 32 elements.
+// header: defaults
+const WG: u32 = 128u;
+const K: u32 = 64u;
+const AT_PERMUTED: u32 = 0u;
+const AT_SCALES: u32 = 16u;
+const NORM: bool = true;
+const NATURAL: bool = true;
+const PERMUTED: bool = false;
+const EPS: f32 = 1e-5;
+fn x_at(i: u32) -> f32 { return 0.0; }
+struct Block { quants: array<u32, 8>, scale: f32, sums: vec2<i32> }
+fn rounded_block(row: u32, block: u32, factor: f32) -> Block { return Block(); }
+fn permuted_word(r: Block, i: u32) -> u32 { return 0u; }
+fn divide(a: f32, b: f32) -> f32 { return a / b; }
+fn workgroup_sum(x: f32, lid: u32) -> f32 { return x; }
+// header: end
+
 var<workgroup> staged_quants: array<vec4<u32>, AT_SCALES / 4u>;
 var<workgroup> staged_scale: array<f32, K / 32u>;
 var<workgroup> staged_sums: array<vec2<i32>, K / 32u>;

@@ -1,5 +1,20 @@
 // The prologue of a single row, which every workgroup recomputes into workgroup memory: norm and activation quantization to
 // int8, with a lane for each four elements and eight lanes for each block, which they reduce by subgroup shuffles.
+// header: defaults
+const WG: u32 = 128u;
+const K: u32 = 64u;
+const AT_PERMUTED: u32 = 0u;
+const AT_SCALES: u32 = 16u;
+const NORM: bool = true;
+const NATURAL: bool = true;
+const PERMUTED: bool = false;
+const EPS: f32 = 1e-5;
+@group(0) @binding(0) var<storage, read> x: array<vec4<f32>>;
+fn norm_at(i: u32) -> f32 { return 1.0; }
+fn divide(a: f32, b: f32) -> f32 { return a / b; }
+fn workgroup_sum(x: f32, lid: u32) -> f32 { return x; }
+// header: end
+
 var<workgroup> staged_quants: array<vec4<u32>, AT_SCALES / 4u>;
 var<workgroup> staged_scale: array<f32, K / 32u>;
 var<workgroup> staged_sums: array<vec2<i32>, K / 32u>;

@@ -1,6 +1,7 @@
 //! Norm and rotary embedding of heads in WGSL, alone and inside other kernels.
 
 use super::*;
+use crate::codegen::wgsl::template::renamed;
 use crate::codegen::wgsl::{Wgsl, caps};
 
 /// Declares functions under `name` that read heads from rows of `x`, normed and rotated as `rope` says. They need the
@@ -20,7 +21,7 @@ fn rotation(w: &mut Wgsl, name: &str, dim: usize, rope: Option<&Rope>, norm: Opt
     w.number(&format!("{name}_PAIRS"), rope.map_or(0, |r| r.pairs));
     w.flag(&format!("{name}_NEOX"), rope.is_some_and(|r| r.neox));
     w.number(&format!("{name}_TABLE"), rope.map_or(0, |r| r.table));
-    w.line(include_str!("head.wgsl").replace("$H", name));
+    w.file(&renamed(include_str!("head.wgsl"), "q", name));
 }
 
 pub(super) fn lower(op: &Rope, site: &OpSite) -> Lowering {

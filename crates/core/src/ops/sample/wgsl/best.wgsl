@@ -1,4 +1,8 @@
 // The best token of a workgroup. Tokens are ordered by descending logit; among equal logits the lower id comes first.
+// header: defaults
+const WG: u32 = 64u;
+// header: end
+
 var<workgroup> best_key: array<u32, WG>;
 var<workgroup> best_id: array<u32, WG>;
 

@@ -27,9 +27,9 @@ pub(super) fn lower(op: &Sample, site: &OpSite) -> Lowering {
     let mut w = w.reductions(&caps(site.target)).text(include_str!("best.wgsl"));
     if slices > 1 {
         w.split_k_workspace();
-        w.line(include_str!("split_vocab.wgsl"));
+        w.file(include_str!("split_vocab.wgsl"));
     } else {
-        w.line(include_str!("alone.wgsl"));
+        w.file(include_str!("alone.wgsl"));
     }
     let launch = w.text(include_str!("sample.wgsl")).launch(rows.clone() * slices, op.cost(site));
     // The scratch slot holds the logits after the repeat penalty.

@@ -7,6 +7,27 @@
 //
 // logits_at: rows of V logits. copy: scratch rows of V, for logits after the repeat penalty. TOP: how many best tokens a row of
 // y can hold. pending_tokens: receives the id of each sequence, for the next step's embedding.
+// header: defaults
+const WG: u32 = 64u;
+const V: u32 = 1000u;
+const SLICES: u32 = 1u;
+const TOP: u32 = 0u;
+const ID_STEPS: u32 = 10u;
+@group(0) @binding(0) var<storage, read_write> copy: array<f32>;
+@group(0) @binding(1) var<storage, read_write> pending_tokens: array<u32>;
+@group(0) @binding(2) var<storage, read_write> y: array<f32>;
+fn rows() -> u32 { return 1u; }
+fn logits_at(i: u32) -> f32 { return 0.0; }
+fn key(x: f32) -> u32 { return bitcast<u32>(x); }
+fn workgroup_best(best: vec2<u32>, lid: u32) -> vec2<u32> { return best; }
+fn goes_on(seq: u32, slice: u32, lid: u32) -> bool { return true; }
+fn first_best(seq: u32, lid: u32) -> vec2<u32> { return vec2<u32>(0u); }
+fn batch_span(seq: u32, field: u32) -> u32 { return 0u; }
+fn batch_span_f32(seq: u32, field: u32) -> f32 { return 0.0; }
+fn batch_history(seq: u32, i: u32) -> u32 { return i; }
+fn workgroup_sum(x: f32, lid: u32) -> f32 { return x; }
+// header: end
+
 var<private> penalized: bool;
 var<private> nan_bits: u32 = 0x7fc00000u;
 

@@ -1,5 +1,20 @@
 // For a large vocabulary: each of SLICES workgroups finds the best token of a slice and publishes it (plus 1, as published words
 // must not be zero); the last of them to finish combines the slices and goes on alone.
+// header: defaults
+const WG: u32 = 64u;
+const V: u32 = 1000u;
+const SLICES: u32 = 8u;
+var<private> penalized: bool;
+fn logits_at(i: u32) -> f32 { return 0.0; }
+fn key(x: f32) -> u32 { return bitcast<u32>(x); }
+fn next_best(seq: u32, k: u32, id: u32, lid: u32) -> vec2<u32> { return vec2<u32>(k, id); }
+fn workgroup_best(best: vec2<u32>, lid: u32) -> vec2<u32> { return best; }
+fn is_before(a: vec2<u32>, b: vec2<u32>) -> bool { return a.x > b.x; }
+fn publish(at: u32, bits: u32) {}
+fn taken(at: u32) -> u32 { return 1u; }
+fn is_last(counter: u32, n: u32, lid: u32) -> bool { return true; }
+// header: end
+
 const PER: u32 = (V + SLICES - 1u) / SLICES;
 var<private> best_of_slices: vec2<u32>;
 
