@@ -256,11 +256,11 @@ class Checks:
             self.table.add("faults", f"{device} {what}", "pass" if ok else "FAIL", said[:160] if ok else f"exit code {have}: {said}", took)
 
         # The kernel that chooses tokens is in every tick; and that of a case of the selftest.
-        copy = ["selftest", "--device", device, "--op", "copy"]
-        ends("a case", copy, 0, [], env_of_case)
-        (path, entry), (other, other_entry) = kernel(cache, "sample"), kernel(cache_of_case, "copy")
+        of_case = ["selftest", "--device", device, "--op", "slice"]
+        ends("a case", of_case, 0, [], env_of_case)
+        (path, entry), (other, other_entry) = kernel(cache, "sample"), kernel(cache_of_case, "slice")
         if path is None or other is None:
-            self.table.add("faults", device, "not run", "the cache has no machine code of `sample` or `copy`")
+            self.table.add("faults", device, "not run", "the cache has no machine code of `sample` or `slice`")
         else:
             (bad, why), (bad_copy, _) = [machine_code(f'extern "C" __global__ void {name}() {{ *(volatile int*)16 = 1; }}') for name in (entry, other_entry)]
             if bad is None or bad_copy is None:
