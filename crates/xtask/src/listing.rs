@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 pub const PATH: &str = "listings/qwen3.5-9b-ggml-2026-04.txt";
 
 const LAYERS: usize = 32;
-/// Every layer of this number has attention, the others a delta net.
+/// One layer in every `PERIOD` has attention, the others have a delta net.
 const PERIOD: usize = 4;
 const WIDTH: usize = 4096;
 const FFN: usize = 12_288;

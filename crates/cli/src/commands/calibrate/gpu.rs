@@ -25,7 +25,8 @@ use crate::support::skipped::note_skipped;
 use crate::support::stats::Spread;
 use crate::support::{device, machine};
 
-/// Back-to-back runs of which one time is measured: so many that the clock's resolution and the last wait are negligible.
+/// Seconds that a series of back-to-back runs takes, of which one time is measured: so long that the clock's resolution and
+/// the last wait are negligible.
 const BURST_S: f64 = 4e-3;
 const MOST_IN_BURST: f64 = 32.0;
 /// Lower bound for the time of a dispatch: shorter results are noise of a busy machine.
@@ -34,7 +35,8 @@ const LEAST_US: f64 = 0.01;
 /// Bytes on the host that serve as every weight.
 struct Filler(Arc<Vec<u8>>, usize);
 
-/// Bytes that are small positive numbers in any type, and no two of a length alike: what chooses the largest has to look.
+/// Bytes that are small positive values in every element type and differ from each other, so that an op that looks for the
+/// largest (sampling) has real work to do.
 fn filler(bytes: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut next = |i: usize| {

@@ -12,7 +12,7 @@ use crate::support::fail::Fail;
 use crate::support::plans::Step;
 use crate::support::stats::Spread;
 
-/// How long a series of back-to-back runs takes, of which one time is measured.
+/// Seconds that a series of back-to-back runs takes, of which one time is measured.
 const BURST_S: f64 = 4e-3;
 /// The most runs of such a series.
 const MOST_IN_BURST: f64 = 32.0;
@@ -27,7 +27,7 @@ pub struct Kind {
     pub marginal: Option<Spread>,
 }
 
-/// `blk.3.ffn_down` and `blk.4.ffn_down` are one kind of row.
+/// The name of a dispatch's kind: `blk.3.ffn_down` and `blk.4.ffn_down` are of one kind.
 fn kind_of(d: &Dispatch) -> String {
     let part = |part: &str| match part.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
         Some((layer, rest)) if layer.parse::<usize>().is_ok() => rest.to_string(),
