@@ -1,5 +1,5 @@
-//! Three views of a Rust file: the original, one without comments, and one without comments and string literals. Removed text is
-//! replaced by spaces, so that a byte position in one view is valid in the others.
+//! Three views of a Rust file: the original, one without comments, and one without comments and string literals. Removed text
+//! is replaced by spaces, so that a byte position in one view is valid in the others.
 
 /// One Rust source file with its masked views.
 #[derive(Debug)]
