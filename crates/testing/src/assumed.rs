@@ -1,5 +1,5 @@
-//! Plans of shapes and of another engine's listing: what the rules make of them when nothing is refused (`explain
-//! --assume`), as bounds on dispatches; and the snapshot of the listing, made with the kernels that exist.
+//! Plans of shapes and of another engine's listing when no rule is refused (`explain --assume`), with bounds on their
+//! dispatches; and the snapshot of the listing, made with the kernels that exist.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -21,16 +21,17 @@ use crate::setup::{caps, key, listing_options, options, same};
 
 const BIND: Bind = Bind { t: 1, s: 1, l: 256 };
 
-/// The listing, and what its ladder passes on the way: as listed; no empty nodes; norm and scale; states in place; conv
-/// group; gate chains; gated norm; merged projections; gate, up and SwiGLU; residual and norm; attention group; mask cast
-/// and output gathers. Then norms move into prologues and residuals into epilogues, the conv group and the gated norm into
-/// the delta net, the rest of its group into attention: 5 a layer, embedding, head.
+/// The listing. `PASSES` has the dispatches of its plan after these groups of rules: as listed; no empty nodes; norm and scale;
+/// states in place; conv group; gate chains; gated norm; merged projections; gate, up and SwiGLU; residual and norm; attention
+/// group; mask cast and output gathers. Then norms move into prologues and residuals into epilogues, the conv group and the
+/// gated norm into the delta net, and the rest of its group into attention, which leaves 5 dispatches in a layer, the embedding
+/// and the head.
 pub(crate) const LISTING: &str = "listing:qwen3.5-9b-ggml-2026-04";
 /// Its snapshot under `plans/`.
 pub(crate) const LISTING_FILE: &str = "listing-qwen3.5-9b-ggml-2026-04.cuda.decode-1.txt";
 const PASSES: [u64; 13] = [1151, 1007, 902, 830, 710, 614, 566, 494, 430, 366, 294, 291, 162];
 
-/// A shape, and how many dispatches one decode step of it may have.
+/// A shape, and the most dispatches of its decode step.
 const SHAPES: [(&str, u64); 3] =
     [("shape:qwen3.5-9b:q4_0", 165), ("shape:smollm2-135m:q4_1", 154), ("shape:qwen2.5-0.5b:q4_0", 124)];
 
@@ -39,8 +40,8 @@ fn first(n: usize) -> Fuse {
     Fuse::Some(RULES[..n].iter().map(|r| r.name.to_string()).collect())
 }
 
-/// The ladder of the listing: the plan without rules, then with one more each, then with our own `sample`. With `assume`,
-/// no rule is refused.
+/// The ladder of the listing: the plan without rules, the plans with one more rule each, and the plan with the engine's own
+/// `sample` op. With `assume`, no rule is refused.
 fn ladder(listing: &Listing, o: &ListingOptions, assume: bool) -> Result<Vec<(&'static str, Plan)>, Failed> {
     let mut rungs = vec![];
     for n in 0..=RULES.len() {
@@ -51,7 +52,7 @@ fn ladder(listing: &Listing, o: &ListingOptions, assume: bool) -> Result<Vec<(&'
     Ok(rungs)
 }
 
-/// The snapshot of the listing: its nodes, what each rule makes of them, and the plan that is left.
+/// The snapshot of the listing: its nodes, the effect of each rule, and the final plan.
 pub fn listing_text() -> Result<String, Failed> {
     let mut out = String::new();
     let (listing, o) = (listing::open(LISTING)?, listing_options("cuda"));
@@ -90,7 +91,8 @@ pub fn tests() -> Vec<Trial> {
     tests
 }
 
-/// What has no kernel on the way is what only listings have; in the end there is none of it. The CPU lacks the mask's cast.
+/// On the ladder, only ops that listings alone have lack a kernel, and none of them is left in the final plan. The CPU also
+/// lacks the cast of the mask.
 fn gaps_are_listed(device: &str, rungs: &[(&str, Plan)]) -> Result<(), Failed> {
     let gaps = |plan: &Plan| plan.gaps().map(|(_, d)| (d.op, d.gap)).collect::<BTreeSet<_>>();
     let Some(((_, first), (_, last))) = rungs.first().zip(rungs.last()) else { return Err("no ladder".into()) };

@@ -1,4 +1,4 @@
-//! Counted is run: what the device counts while it runs is what the plan's ledger says.
+//! The counts that a device keeps while it runs must equal the plan's ledger.
 
 use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::fuse::Fuse;
@@ -52,7 +52,7 @@ fn on(test: fn(&Options) -> Result<(), Failed>) -> Result<Completion, Failed> {
     test(&Options { sequences: 3, ..Options::default().on_gpu() }).map(|()| Completion::Completed)
 }
 
-/// Policies, each on the calling thread and on a second one.
+/// Runs every commit policy, each with encoding on the calling thread and on a second one.
 fn ways() -> Vec<SubmitMode> {
     let all = [Commit::Each, Commit::Every(4), Commit::Every(7), Commit::Tick].map(SubmitMode::by);
     all.into_iter().flat_map(|how| [how, SubmitMode { encode_thread: true, ..how }]).collect()
@@ -66,7 +66,7 @@ fn gpu_policies(o: &Options) -> Result<(), Failed> {
     let mut engine = gpu_engine(o)?;
     for bind in [BATCHES[0], BATCHES[2]] {
         let mut ways = ways();
-        // Prompts are submitted by the same code: two policies do.
+        // Prompts are submitted by the same code, so two policies are enough for them.
         ways.truncate(if bind.t > 1 { 4 } else { ways.len() });
         for how in ways {
             engine.set_submit_mode(how)?;
@@ -199,8 +199,8 @@ fn since(now: Counts, before: Counts) -> Counts {
     }
 }
 
-/// What a device counted for some runs against so many ledgers. Only a CPU counts its barriers: those of a GPU are its
-/// driver's.
+/// Compares the counts of a device after some runs with as many ledgers. Only the CPU counts its barriers: those of a GPU are
+/// inserted by its driver.
 fn agree(have: Counts, ledgers: &[(Ledger, u64)], counts_barriers: bool) -> Result<(), String> {
     let sum = |of: fn(&Ledger) -> u64| ledgers.iter().map(|(l, times)| of(l) * times).sum();
     let barriers = if counts_barriers { sum(|l| l.barriers) } else { have.barriers };
@@ -246,8 +246,8 @@ fn counted_by(
     agree(have, &[(recorded.plan.ledger_by(bind, commit), times)], matches!(engine.device().target(), Target::Cpu(_)))
 }
 
-/// Counts that are not those of the run are found: of a run too many, of a plan that lacks a dispatch, of another policy,
-/// and each count that is one off.
+/// The comparison finds wrong counts: those of one run too many, of a plan without one of the dispatches, of another policy,
+/// and any count that is off by one.
 fn wrong_counts() -> Result<(), Failed> {
     let mut engine = engine("llama", Fuse::All)?;
     let bind = BATCHES[0];
@@ -279,7 +279,7 @@ fn wrong_counts() -> Result<(), Failed> {
     }
 }
 
-/// A dispatch with the code of another device is counted as one off the device.
+/// A dispatch whose code is of another target counts as off-device.
 fn off_device() -> Result<(), Failed> {
     let plan = |target: Target| -> Result<Plan, Failed> {
         let options = ModelOptions { target, ..Options::default().model() };
@@ -332,7 +332,7 @@ fn traced() -> Result<(), Failed> {
         if have != traced {
             return Err(format!("dispatches and barriers {have:?}, traced {traced:?}").into());
         }
-        // What a trace can be made of.
+        // The calls that a trace is made of.
         if !onetrip_wgpu::adapters().is_empty() {
             let mut engine = load(ModelFile::from_bytes(TINY)?, &o.on_gpu())?;
             let mut batch = engine.shaped_batch(Bind { t: 1, s: 1, l: 20 })?;

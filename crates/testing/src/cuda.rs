@@ -1,4 +1,5 @@
-//! The CUDA device where there is one, and its kernels through NVRTC on machines without: for each generation of GPU.
+//! The CUDA device, on machines that have one; and on every machine with NVRTC, compilation of its kernels for each GPU
+//! generation.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -68,19 +69,19 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
 }
 
 fn caps(sm: u32) -> CudaCaps {
-    // What a block may have: 163 KB on 8.0, 227 KB from 9.0 on.
+    // Shared memory that a thread block may have: 163 KB on 8.0, 227 KB from 9.0 on.
     let (sms, shared) = if sm < 90 { (108, 163 * 1024) } else { (132, 227 * 1024) };
     CudaCaps { sm, sms, shared, lt: false }
 }
 
 fn cases(op: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
     let all = Op::all_cases().into_iter().filter(|(name, _)| *name == op).flat_map(|(_, cases)| cases);
-    // With a library of matrix products and without.
+    // With cuBLASLt and without.
     let both = all.flat_map(|case| [false, true].map(|lt| case_plan(&case, Target::Cuda(CudaCaps { lt, ..caps }))));
     Ok(both.collect::<Result<_, _>>()?)
 }
 
-/// Plans of a model for every bucket of rows; none may have a gap or a refused rule.
+/// Plans of a model for every row bucket; none may have a gap or a refused rule.
 fn model_plans(name: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
     let mut plans = vec![];
     for compute in [Compute::Int8, Compute::F32] {
@@ -93,7 +94,7 @@ fn model_plans(name: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
             device: "cuda".into(),
         };
         let mut model = Model::new(shape::open(name)?, options)?;
-        // Tokens of one sequence, and one token of each.
+        // Many tokens of one sequence, and one token of each sequence.
         let buckets = [RowBucket::R1, RowBucket::R2To8, RowBucket::R9To64, RowBucket::Large];
         let of_one = buckets.map(|tokens| (tokens, RowBucket::R1, tokens == RowBucket::R1));
         let of_each = buckets[1..].iter().map(|&bucket| (bucket, bucket, true));
@@ -111,7 +112,7 @@ fn model_plans(name: &str, caps: CudaCaps) -> Result<Vec<Plan>, Failed> {
     Ok(plans)
 }
 
-/// Compiles every text of the plans; ignored where there is no NVRTC.
+/// Compiles every kernel text of the plans; ignored where there is no NVRTC.
 fn compile(sm: u32, plans: &[Plan]) -> Result<Completion, Failed> {
     let compiler = match Compiler::new(sm, None, &switch::cuda_libraries()) {
         Ok(compiler) => compiler,
@@ -136,7 +137,7 @@ fn compile(sm: u32, plans: &[Plan]) -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// A file of the cache that is damaged is used until the driver refuses it; then the kernel is made anew, and kept.
+/// A damaged file of the kernel cache is used until the driver refuses it; then the kernel is compiled and stored again.
 fn damaged() -> Result<Completion, Failed> {
     let folder = tempfile::tempdir()?;
     let compiler = match Compiler::new(90, Some(folder.path().into()), &switch::cuda_libraries()) {
@@ -156,7 +157,7 @@ fn damaged() -> Result<Completion, Failed> {
     Ok(Completion::Completed)
 }
 
-/// A wrong text, and a right one that an option for every kernel makes wrong.
+/// A kernel text with an error, and a valid one that fails to compile because of an option for every kernel.
 fn refused() -> Result<Completion, Failed> {
     let mut compiler = match Compiler::new(90, None, &switch::cuda_libraries()) {
         Ok(compiler) => compiler,

@@ -1,4 +1,5 @@
-//! The model definitions on small random models: against the papers' arithmetic, and against themselves in every way of running.
+//! The model definitions on small random models: compared with the papers' formulas, and with themselves in every way of
+//! running.
 
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::fuse::{Fuse, RULES};
@@ -16,14 +17,14 @@ use crate::small::{Small, naive_logits};
 
 /// The architectures.
 const ARCHS: [&str; 4] = ["llama", "qwen2", "qwen3", "gemma3"];
-/// Tokens that follow every prompt, one a step.
+/// Tokens that follow every prompt, one in each step.
 const THEN: [u32; 3] = [7, 90, 33];
-/// Logits are of size 4 or so. f32 sums in another order differ by a few of their last digits.
+/// Tolerance on logits, which are about 4 in magnitude: f32 sums in another order differ in their last digits.
 const SUMS: f32 = 5e-4;
-/// With int8 activations, a difference in the last digit can turn the code that a number rounds to; that moves the next
-/// numbers by a thousandth, which turns a tenth of their quants. In the end two ways of running may be like two independent
-/// roundings: sqrt(2) times what one of them is off from f32, as root mean squares over all logits. (Measured: up
-/// to 0.7 times between instruction sets. Rules do not change such digits: they are held to `SUMS`.)
+/// With int8 activations, a difference in the last digit can change the quant to which an activation rounds; that moves the
+/// following activations by a thousandth, which changes a tenth of their quants. In the end two ways of running may differ like
+/// two independent roundings: by sqrt(2) times the error of one of them against f32, in root mean squares over all logits.
+/// (Measured: up to 0.7 times between instruction sets. Rules do not change such digits, so they are held to `SUMS`.)
 const QUANTS: f32 = 1.42;
 
 /// The tests of this module, named `definitions/…` or by what they hold.
@@ -56,7 +57,7 @@ fn prompt(n: usize) -> Vec<u32> {
 /// Name, whether rows of 256 are needed, and the type of each matrix.
 type Mix = (&'static str, bool, fn(&Tensor) -> DType);
 
-/// The mixes that files have: every matrix alike, or like a Q4_K_M file.
+/// The mixes of formats in files: one format for every matrix, or as in a Q4_K_M file.
 fn formats() -> Vec<Mix> {
     vec![
         ("f32", false, |_| DType::F32),
@@ -117,13 +118,13 @@ fn papers(arch: &'static str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Logits after prompts of 1, 7, 64 and 300 tokens (a plan of each bucket) and after each token that follows.
+/// Logits after prompts of 1, 7, 64 and 300 tokens (a plan of each row bucket) and after each token that follows.
 fn answers(file: &[u8], o: &Options) -> Result<Answers, Failed> {
     let mut engine = open(file, o)?;
     let seqs = sequences(&mut engine, 1)?;
     let mut out = vec![];
     for n in [1, 7, 64, 300] {
-        // The last token differs, so that nothing is kept of the prompt before.
+        // The last token differs, so that the cache of the previous prompt is not reused.
         let mut ids = prompt(n);
         ids[0] = n as u32 % 101;
         out.extend(forced(&mut engine, &seqs, &[&ids], &THEN, CHUNK)?);
@@ -139,7 +140,7 @@ fn rules_int8(arch: &'static str) -> Result<(), Failed> {
     rules(arch, &Options::default(), SUMS)
 }
 
-/// Compares what two ways of running with int8 activations gave; `exact` is with f32 activations.
+/// Compares the logits of two ways of running with int8 activations; `exact` are those with f32 activations.
 fn quants(what: &str, a: &Answers, b: &Answers, exact: &Answers) -> Result<(), Failed> {
     let (off, allowed) = (root_mean_square(a, b), QUANTS * root_mean_square(a, exact).min(root_mean_square(b, exact)));
     if off <= allowed.max(SUMS) {
@@ -153,7 +154,7 @@ fn rules(arch: &'static str, o: &Options, tolerance: f32) -> Result<(), Failed> 
     for (name, wide, format) in formats() {
         let file = small(arch, wide, format)?;
         let plain = answers(&file, &o.fused(Fuse::None))?;
-        // The matrices of two formats are enough for every rule alone; the others see all rules together.
+        // Two formats are enough for testing every rule alone; the others run with all rules together.
         let alone = RULES.iter().filter(|_| name == "q8_0" || name == "f32").map(|rule| Fuse::only(rule.name));
         for fuse in alone.chain([Fuse::All]) {
             let have = answers(&file, &o.fused(fuse.clone()))?;
@@ -177,7 +178,7 @@ fn ragged(arch: &'static str) -> Result<(), Failed> {
             let want = forced(&mut alone, &seq, &[text], &THEN, CHUNK)?;
             within(&format!("sequence {i} of three, {:?}", o.fuse), differences(&have[i..=i].to_vec(), &want), SUMS)?;
         }
-        // Sequences that leave give their pages to the next one, which must not see what is in them.
+        // The pages of sequences that end are given to the next one, which must not see their old contents.
         seqs.iter().for_each(|&seq| together.scheduler().remove(seq));
         let again = sequences(&mut together, 1)?;
         let other = prompt(40).split_off(3);
@@ -227,7 +228,7 @@ fn instruction_sets(arch: &'static str) -> Result<(), Failed> {
 fn caches(arch: &'static str) -> Result<(), Failed> {
     let file = small(arch, false, |_| DType::F32)?;
     let want = answers(&file, &Options::f32())?;
-    // A number of the cache is off by 2^-11 of itself in f16, by 1/254 of its block's largest in q8_0.
+    // An element of the cache is off by at most 2^-11 of itself in f16, and by 1/254 of its block's largest in q8_0.
     for (cache, tolerance) in [(DType::F16, 0.02), (DType::Q8_0, 0.3)] {
         let have = answers(&file, &Options { cache, ..Options::f32() })?;
         within(cache.name(), differences(&have, &want), tolerance)?;
@@ -268,7 +269,7 @@ fn pieces(arch: &'static str) -> Result<(), Failed> {
         let have = forced(&mut engine, &seq, &[&text], &THEN, chunk)?;
         within(&format!("in pieces of {chunk}"), differences(&have, &want), SUMS)?;
     }
-    // Another text with the same first 260 tokens ran before: they stay in the cache.
+    // Another text with the same first 260 tokens ran before: those positions are reused from the cache.
     let mut engine = open(&file, &o)?;
     let seq = sequences(&mut engine, 1)?;
     let mut other = text[..260].to_vec();

@@ -1,4 +1,4 @@
-//! `docs/rules.md`: every rule with its sentences, how often it fires, and what it gains, predicted and measured.
+//! `docs/rules.md`: every rule with its sentences, how often it fires, and its predicted and measured gain.
 //! `cargo xtask docs` writes it; a test compares.
 
 use std::fmt::Write as _;

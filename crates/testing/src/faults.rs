@@ -1,4 +1,4 @@
-//! What a user is told when a GPU is not what it should be.
+//! The errors that a user sees when a GPU fails, is lost, or has too little memory.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -56,7 +56,7 @@ fn memory() -> Result<(), Failed> {
     if reports > 0 || have != HAVE as f64 / 1e6 || ((weights + caches - have) - more).abs() > 0.025 {
         return Err(format!("{reports} reports, {why}").into());
     }
-    // With so much it fits.
+    // With this much memory it fits.
     let o = onetrip_wgpu::Options { memory: Some(HAVE + (more * 1e6) as u64 + 20_000), ..Default::default() };
     let (loaded, reports) = engine(o, 256, DType::F16);
     loaded?;

@@ -1,5 +1,4 @@
-//! Values that go from one op to the next in MMA fragment layout: where the rule makes them, and that no bit of a result
-//! changes.
+//! Values in MMA fragment layout between two ops: the sites at which the rule makes them, and that results stay bitwise equal.
 
 use std::sync::Arc;
 
@@ -47,19 +46,19 @@ pub fn tests() -> Vec<Trial> {
     ]
 }
 
-/// Who else sees the values between the ops.
+/// Other readers of the values between the ops.
 #[derive(Clone, Copy, PartialEq)]
 enum Seen {
     Nobody,
-    /// They are outputs of the graph.
+    /// The values are outputs of the graph.
     Outside,
-    /// Another op reads them.
+    /// Another op reads the values.
     Twice,
-    /// The last product's op reads its x as its residual too.
+    /// The last matmul reads its x as its residual too.
     Residual,
 }
 
-/// From queries, keys and values to the end of a layer, with what may be different about it.
+/// A layer from queries, keys and values to its end, with the choices that the tests vary.
 #[derive(Clone, Copy)]
 struct Form {
     rows: u64,
@@ -94,7 +93,7 @@ impl Default for Form {
 const DIM: usize = 64;
 const WIDTH: usize = 128;
 
-/// A layer with what its ops take from outside.
+/// The graph of a layer, with the values that its ops take as inputs.
 struct Layer {
     graph: Graph,
     weights: Vec<Sig>,
@@ -221,7 +220,8 @@ fn where_they_are() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Attention over a cache in f32 has another kernel: the refusal names it and why, and the other value is still rewritten.
+/// Attention over a cache in f32 has another kernel: the refusal names the kernel and the reason, and the other value is still
+/// rewritten.
 fn refused() -> Result<(), Failed> {
     let form = Form { cache: DType::F32, ..Form::default() };
     let plan = form.plan(form.layer()?.graph, &Fuse::only(FRAGMENT_LAYOUT))?;
@@ -235,8 +235,8 @@ fn refused() -> Result<(), Failed> {
     }
 }
 
-/// A random layer: by the rule it has the results of no rule, and neither more bytes nor more dispatches. Gives how often
-/// the rule fired.
+/// A random layer: with the rule its results are those without, and it has neither more bytes nor more dispatches. Returns how
+/// often the rule fired.
 pub(crate) fn keeps_results(seed: u64) -> Result<usize, Failed> {
     let mut rng = Rng::new(seed);
     let mut pick = |from: &[usize]| from[rng.below(from.len() as u64) as usize];
@@ -284,7 +284,7 @@ fn cuda(sm: u32) -> Target {
     Target::Cuda(CudaCaps { sm, ..CudaCaps::default() })
 }
 
-/// A layer by the rule and by no rule: the same end in every bit.
+/// Runs a layer with the rule and without: the results must be bitwise equal.
 fn equal(form: Form) -> Result<(), Failed> {
     let mut device = Emulated::new().ok_or("there is no C++ compiler (g++)")?;
     let form = Form { target: device.target(), ..form };

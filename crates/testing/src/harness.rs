@@ -18,33 +18,34 @@ use onetrip_ir::simd::Isa;
 use onetrip_ir::target::{Compute, Target, WgslCaps};
 use onetrip_wgpu::WgpuDevice;
 
-/// What may be chosen for a run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Type of the caches.
+    /// Element type of the KV cache.
     pub cache: DType,
-    /// Convert matrices to this type.
+    /// Type to which matrices are converted at load; none keeps their own.
     pub weights: Option<DType>,
     /// Precision of activations.
     pub compute: Compute,
-    /// Rules.
+    /// The rules that rewrite the graph.
     pub fuse: Fuse,
-    /// Instruction set.
+    /// Instruction set of the CPU kernels.
     pub isa: Isa,
-    /// Workers.
+    /// Threads of the CPU device.
     pub threads: usize,
-    /// Positions of a sequence.
+    /// The most positions of a sequence.
     pub context: usize,
-    /// Sequences.
+    /// The most sequences at a time.
     pub sequences: usize,
-    /// On the first wgpu adapter instead of the CPU.
+    /// Run on the first wgpu adapter instead of the CPU.
     pub gpu: bool,
-    /// Bytes of a weight that a binding takes there, below what the adapter does.
+    /// On that adapter, a lower limit for the bytes of a weight in one binding than its own.
     pub binding_bytes: Option<u64>,
 }
 
 impl Default for Options {
-    /// As the command line has it, for one text of 1024 tokens, on one thread: more give the same bits (a test says so).
+    /// The command line's defaults for one text of 1024 tokens, but on one thread: a test verifies that more threads give
+    /// bitwise the same results.
     fn default() -> Self {
         Options {
             cache: DType::F16,
@@ -62,22 +63,22 @@ impl Default for Options {
 }
 
 impl Options {
-    /// f32 in activations and caches: what differs then is the order of sums.
+    /// f32 for activations and caches, so that results differ only by the order of sums.
     pub fn f32() -> Options {
         Options { cache: DType::F32, compute: Compute::F32, ..Options::default() }
     }
 
-    /// The same with other rules.
+    /// The same options with other rules.
     pub fn fused(&self, fuse: Fuse) -> Options {
         Options { fuse, ..self.clone() }
     }
 
-    /// The same on the first wgpu adapter.
+    /// The same options on the first wgpu adapter.
     pub fn on_gpu(&self) -> Options {
         Options { gpu: true, ..self.clone() }
     }
 
-    /// The model's part.
+    /// The options with which the model is compiled.
     pub fn model(&self) -> ModelOptions {
         let gpu = if self.gpu { onetrip_wgpu::adapters().first() } else { None };
         ModelOptions {
@@ -107,7 +108,7 @@ pub fn load(file: ModelFile, o: &Options) -> Result<Engine, Failed> {
     Ok(Engine::load(model, device, o.context, o.sequences, o.threads, &|_, _| {})?)
 }
 
-/// Rows of logits that a batch gives.
+/// Reads the rows of logits of a batch.
 pub fn run(engine: &mut Engine, batch: &mut StepBatch, want: Want) -> Result<Vec<Vec<f32>>, Failed> {
     let key = PlanKey::of(batch.ids.len(), batch.seqs.len(), want);
     let recorded = engine.record_with(key, &mut Silent)?;
@@ -141,7 +142,8 @@ pub fn forced(
     while answers.iter().any(|a| a.len() <= then.len()) {
         let Some(mut batch) = engine.scheduler().next(chunk) else { return Err("nothing left to run".into()) };
         let rows = run(engine, &mut batch, Want::LastLogits)?;
-        // The scheduler says which rows end a text; the token that it takes for chosen is put right afterwards.
+        // The scheduler says which rows end a text. The token that it takes for chosen is replaced by the forced one
+        // afterwards.
         let row_as_id = |row: usize| TokenOutput { seq: 0, id: row as u32, log_prob: None, top: vec![] };
         for end in engine.scheduler().take(&batch, row_as_id) {
             let at = seqs.iter().position(|x| *x == end.seq).ok_or("a sequence that nobody added")?;
@@ -156,17 +158,17 @@ pub fn forced(
     Ok(answers)
 }
 
-/// The usual rows of a step.
+/// Default number of rows in a step.
 pub const CHUNK: usize = 512;
 
-/// An error is too large; NaN is.
+/// True if an error is above the limit or NaN.
 pub fn exceeds(error: f32, tolerance: f32) -> bool {
     error.is_nan() || error > tolerance
 }
 
 /// Largest difference between two rows of logits.
 pub fn difference(a: &[f32], b: &[f32]) -> f32 {
-    // A NaN must not vanish in a maximum.
+    // `f32::max` would drop a NaN.
     let worse = |worst: f32, d: f32| if exceeds(d, worst) { d } else { worst };
     if a.len() != b.len() { f32::INFINITY } else { a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, worse) }
 }
@@ -179,7 +181,7 @@ pub fn differences(a: &Answers, b: &Answers) -> f32 {
     )
 }
 
-/// Root of the mean of the squared differences between two answers.
+/// Root mean square of the differences between two answers.
 pub fn root_mean_square(a: &Answers, b: &Answers) -> f32 {
     let squares = a.iter().flatten().flatten().zip(b.iter().flatten().flatten()).map(|(a, b)| ((a - b) as f64).powi(2));
     let (sum, n) = squares.fold((0.0, 0usize), |(sum, n), x| (sum + x, n + 1));

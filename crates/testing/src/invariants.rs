@@ -12,7 +12,7 @@ use crate::setup::root;
 /// All tests, with those on whole models or without.
 type AllTests = fn(bool) -> Vec<Trial>;
 
-/// The tests; one of them looks at `all`.
+/// The tests of this module; one of them checks the names in `all`.
 pub fn tests(all: AllTests) -> Vec<Trial> {
     vec![
         Trial::test("invariants/tidy finds nothing", tidy),
@@ -70,10 +70,10 @@ fn every_op_has_cases() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A rule as a reader meets it: what names it, and what it says that it finds.
+/// A rule by its name and by its sentence on what it finds.
 type Said = (&'static str, &'static str);
 
-/// Rules that cannot be told apart: by the name that `--fuse` takes, or by what they say that they find.
+/// Rules that share a name (which `--fuse` takes) or the sentence on what they find.
 fn alike(rules: &[Said]) -> Option<(Said, Said)> {
     let pairs = rules.iter().enumerate().flat_map(|(i, a)| rules[..i].iter().map(move |b| (*b, *a)));
     pairs.into_iter().find(|(a, b)| a.0 == b.0 || a.1 == b.1)
@@ -84,7 +84,7 @@ fn rules_are_told_apart() -> Result<(), Failed> {
     if let Some((a, b)) = alike(&rules) {
         return Err(format!("the rules {a:?} and {b:?} have one name, or say that they find the same").into());
     }
-    // The check itself: an entry that was copied and not wholly changed is found.
+    // A test of the check: it finds an entry that was copied and changed in part only.
     for copied in [(rules[0].0, "something else"), ("another-name", rules[0].1)] {
         if alike(&[&rules[..], &[copied]].concat()).is_none() {
             return Err(format!("{copied:?} passes beside {:?}", rules[0]).into());

@@ -1,6 +1,6 @@
 //! The one integration-test binary: op × case × device, rules, plan snapshots, whole models.
 //!
-//! A test whose model is not there is reported by name as ignored with a reason, never as passed.
+//! A test whose model is missing is reported as ignored, with a reason in its name, never as passed.
 
 use std::process::ExitCode;
 
@@ -71,7 +71,7 @@ pub fn main() -> ExitCode {
     const MODELS: &str = "--include-models";
     let all: Vec<String> = std::env::args().collect();
     let mut args = Arguments::from_iter(all.iter().filter(|a| *a != MODELS));
-    // One after the other: each uses all processors, and workers that wait for each other spin.
+    // Tests run one after the other: each uses all processors, and workers that wait at a barrier spin.
     args.test_threads = args.test_threads.or(Some(1));
     libtest_mimic::run(&args, tests(all.iter().any(|a| a == MODELS))).exit_code()
 }

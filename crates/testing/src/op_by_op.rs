@@ -1,5 +1,5 @@
-//! `--fuse none` is op by op: on every device and for every bucket of rows a plan by no rule launches what each node of the
-//! graph asks for and nothing else, and it answers as the plan by all rules does.
+//! `--fuse none` runs op by op: on every device and for every row bucket, the dispatches of a plan without rules are those of
+//! the graph's nodes and no others, and its results are those of the plan with all rules.
 
 use libtest_mimic::{Completion, Failed, Trial};
 use onetrip_core::fuse::{FRAGMENT_LAYOUT, Fuse};
@@ -57,7 +57,7 @@ fn every_bucket(model: &mut Model) -> Result<(), String> {
         let (graph, _) = model.graph(key.want).map_err(|e| e.to_string())?;
         let plan = model.plan_with(key, &Fuse::None, false).map_err(|e| e.to_string())?;
         is_op_by_op(&graph, &plan).map_err(|why| format!("{batch}: {why}"))?;
-        // The check itself: a plan by all rules does not pass.
+        // A test of the check: a plan with all rules must fail it.
         let fused = model.plan_with(key, &Fuse::All, false).map_err(|e| e.to_string())?;
         if is_op_by_op(&graph, &fused).is_ok() {
             return Err(format!("{batch}: a plan by all rules passes for op by op"));
@@ -66,8 +66,8 @@ fn every_bucket(model: &mut Model) -> Result<(), String> {
     Ok(())
 }
 
-/// The dispatches of a plan are those of the graph's nodes, in their order: each node has some, and each dispatch touches
-/// values of its own node only.
+/// The dispatches of a plan follow the order of the graph's nodes: each node has at least one, and a dispatch uses only values
+/// of its own node.
 fn is_op_by_op(graph: &Graph, plan: &Plan) -> Result<(), String> {
     if let Some((rule, n)) = plan.fired.iter().find(|(_, n)| *n > 0) {
         return Err(format!("{rule} fired {n} times"));
@@ -102,24 +102,24 @@ fn is_op_by_op(graph: &Graph, plan: &Plan) -> Result<(), String> {
     }
 }
 
-/// How answers are compared on a device.
+/// How the results of a device are compared.
 struct Compared {
     compute: Compute,
-    /// How far the logits of no rule may be from those of all, relative to their size.
+    /// Largest difference between the logits without rules and with all rules, relative to their magnitude.
     tolerance: f32,
-    /// A rule that must have fired where 32 sequences decode, so that the comparison says something about it.
+    /// A rule that must have fired in the decode step of 32 sequences, so that the comparison covers it.
     fires: &'static str,
 }
 
-/// What rules change is the order of sums; here they change none.
+/// Rules could change the order of sums; on the CPU they do not.
 const CPU: Compared = Compared { compute: Compute::F32, tolerance: 1e-5, fires: "norm-prologue" };
-/// Activations are rounded to f16 where they meet a weight: a sum in another order may round the other way,
-/// by 2^-10 of a number. (Measured: up to 6e-4, over the eight layers with delta nets.)
+/// Activations are rounded to f16 before they are multiplied with a weight. If a sum is in another order it may round the other
+/// way, which changes an activation by 2^-10 of itself. (Measured: up to 6e-4, over the eight layers with delta nets.)
 const CUDA: Compared = Compared { compute: Compute::F16, tolerance: 2e-3, fires: FRAGMENT_LAYOUT };
-/// Keys and values are rounded to f16 in the cache, behind sums in another order.
+/// Sums are in another order, after which keys and values are rounded to f16 in the cache.
 const WGPU: Compared = Compared { compute: Compute::F32, tolerance: 1e-4, fires: "residual-norm" };
 
-/// Sequences of each batch, and tokens of each text: prompts of one token are decoded, so that every bucket of rows is.
+/// Sequences of each batch and tokens of each text. Prompts of one token make decode steps, so that every row bucket occurs.
 const TEXTS: [(usize, usize); 4] = [(1, 70), (1, 1), (8, 1), (32, 1)];
 const THEN: [u32; 2] = [7, 90];
 const SEQUENCES: usize = 32;
@@ -143,9 +143,10 @@ fn on_emulated(file: Vec<u8>, o: &Options) -> Result<Engine, Failed> {
     Ok(Engine::load(model, Box::new(device), o.context, o.sequences, 1, &|_, _| {})?)
 }
 
-/// The answers in every bucket, by no rule and by all: of a model with attention alone, and of one with delta nets.
+/// Compares the logits in every row bucket without rules and with all: of a model with attention alone, and of one with delta
+/// nets.
 fn answers_agree(how: &Compared, open: Open) -> Result<(), Failed> {
-    // Rows of 256 fill the columns of MMA fragments.
+    // Rows of 256 elements are a multiple of the 128 columns of the MMA fragment layout.
     let llama = Small::new("llama", true, 5).gguf(&|_| DType::Q8_0)?;
     for (name, file) in [("llama", llama), ("qwen35", small_gguf(DType::Q4_0)?)] {
         file_agrees(file, how, open).map_err(|why| format!("{name}: {}", why.message().unwrap_or("no reason")))?;

@@ -41,7 +41,7 @@ pub(crate) fn op_cases(device: &mut dyn TestDevice, op: &str, seeds: u64) -> Res
     some_cases(device, op, seeds, &|_, _| true)
 }
 
-/// Those cases of an op that are wanted, by their place in the list.
+/// The cases of an op that a filter selects by their index in the list.
 pub(crate) fn some_cases(
     device: &mut dyn TestDevice,
     op: &str,

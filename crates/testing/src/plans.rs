@@ -1,5 +1,5 @@
-//! The models whose plans are kept, and bounds on their dispatches. Model files of true shapes without weights are enough:
-//! a plan is made before anything is loaded.
+//! The models that have plan snapshots, and bounds on their dispatches. Since a plan is made before weights are loaded, files
+//! with the real shapes and without weights are enough.
 
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
@@ -19,11 +19,11 @@ use crate::shape::{Shape, Tensor};
 /// A published model: its shape and the types of its matrices.
 pub(crate) struct Published {
     pub(crate) name: &'static str,
-    /// The real file below the folder of models, if there may be one.
+    /// Path of the real file below the folder of models, if there is one.
     path: Option<&'static str>,
     shape: Shape,
     format: fn(&Tensor) -> DType,
-    /// Dispatches that one decode step may have in a layer; four more are for the ends.
+    /// The most dispatches of a layer in a decode step; four more are allowed before and after the layers.
     a_layer: u64,
 }
 
@@ -154,12 +154,12 @@ pub(crate) fn published() -> Vec<Published> {
     ]
 }
 
-/// Writes zeros as holes: a file of half a gigabyte takes a few kilobytes.
+/// Writes zeros as holes of a sparse file: a file of half a gigabyte takes a few kilobytes on disk.
 struct Sparse(std::fs::File);
 
 impl Write for Sparse {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Only zeros come in pieces this large: the head of a file is smaller.
+        // Only zeros are written in buffers this large: the header of a file is smaller.
         if bytes.len() < HOLE {
             return self.0.write(bytes);
         }
@@ -173,18 +173,18 @@ impl Write for Sparse {
     }
 }
 
-/// Smallest piece that becomes a hole.
+/// Bytes of the smallest buffer that becomes a hole.
 const HOLE: usize = 1 << 17;
 
 /// A model that the engine knows by name, `shape:NAME`.
 pub(crate) struct Named {
     pub(crate) name: &'static str,
     layers: u64,
-    /// Nodes by ggml's names that its page must have, as another engine's listing of one decode step counts them.
+    /// Nodes by ggml's op names that its model definition must have: the counts in another engine's listing of a decode step.
     nodes: &'static [(&'static str, u64)],
 }
 
-/// Qwen3.5-9B: 24 gated delta nets and 8 attentions. Its empty nodes, copies and gathers are not on our page.
+/// Qwen3.5-9B: 24 gated delta nets and 8 attentions. The listing's empty nodes, copies and gathers are not in the definition.
 pub(crate) const NAMED: Named = Named {
     name: "qwen3.5-9b:q4_0",
     layers: 32,
@@ -293,7 +293,7 @@ fn bounded(model: &Published) -> Result<(), Failed> {
     if ledger.gaps + ledger.off_device > 0 {
         return Err(format!("{ledger:?}").into());
     }
-    // What is read at least: every weight that a token needs, once.
+    // The lower bound of the bytes read: every weight that a token needs, once.
     let dtype = |t: &Tensor| if t.rows.is_some() { (model.format)(t) } else { DType::F32 };
     let once = |t: &Tensor| match (part(t), model.shape.tied) {
         ("token_embd", false) => 0,

@@ -1,5 +1,5 @@
-//! Models without weights: the plan of a shape is the plan of the file that it stands for. Predictions: what the cost model
-//! says of every plan stays the same to the last digit, whatever profiles and their curves are called.
+//! Models without weights: the plan of a shape equals the plan of the file that it stands for. Predictions: the cost model's
+//! prediction for every plan stays the same to the last digit when profiles or their curves are renamed.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -20,8 +20,8 @@ use onetrip_ir::target::{Compute, Target};
 use crate::assumed::LISTING;
 use crate::setup::{key, listing_options, options, root};
 
-/// A shape, the file it stands for, the type that the file's matrices are converted to, and rows left out: of a file
-/// that has a head of its own where the model's is tied, the embedding table lies otherwise.
+/// A shape, the file that it stands for, the type to which the file's matrices are converted, and rows that are not compared:
+/// if a file has a separate head where the model's is tied, its embedding table has another layout.
 const PAIRS: [(&str, &str, Option<DType>, usize); 3] = [
     ("shape:smollm2-135m:q4_1", "smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf", None, 0),
     ("shape:gemma-3-270m:q8_0", "gemma-3-270m/gemma-3-270m-q4_k_m.gguf", Some(DType::Q8_0), 0),
@@ -52,7 +52,7 @@ pub fn tests() -> Vec<Trial> {
     tests
 }
 
-/// Every kind of model, in formats with kernels of their own.
+/// Every kind of model, in formats that have different kernels.
 const SHAPES: [&str; 6] = [
     "shape:smollm2-135m:q4_1",
     "shape:qwen2.5-0.5b:q4_0",
@@ -71,16 +71,16 @@ const STEPS: [(&str, Bind); 5] = [
     ("prefill-4x100", Bind { t: 400, s: 4, l: 700 }),
 ];
 
-/// A device, the profile that prices its plans, and the numbers of CPU threads.
+/// A device, the profile that predicts its plans, and the numbers of CPU threads.
 const DEVICES: [(&str, &str, &[usize]); 3] =
     [("cpu", "epyc-zen4-2", &[1, 2, 8]), ("cuda", "h200", &[1]), ("wgpu", "h200", &[1])];
 
-/// A profile of the program.
+/// A profile that is shipped with the program.
 fn shipped(name: &str) -> Result<Profile, Failed> {
     Ok(profiles::named(name)?)
 }
 
-/// The same as its version 1 had it, read through the tables of old names.
+/// Version 1 of the same profile, read through the tables of old names.
 fn first_version(name: &str) -> Result<Profile, Failed> {
     let file = root().join(format!("crates/engine/tests/profiles/{name}.v1.toml"));
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
@@ -90,7 +90,7 @@ fn first_version(name: &str) -> Result<Profile, Failed> {
 /// The committed predictions.
 const COMMITTED: &str = "profiles/predictions.txt";
 
-/// One line: all digits of the whole tick, and a hash of all bits of each dispatch's time.
+/// One line: all digits of the tick's time, and a hash of the bits of all dispatches' times.
 fn line(tick: &Tick) -> String {
     // FNV-1a.
     let bytes = tick.dispatches.iter().flat_map(|us| us.to_bits().to_le_bytes());
@@ -98,7 +98,7 @@ fn line(tick: &Tick) -> String {
     format!("{} dispatches {:?} µs {hash:016x}", tick.dispatches.len(), tick.total())
 }
 
-/// The predictions of all plans, with profiles that `profile` gives by name.
+/// The predictions of all plans, with the profiles that `profile` returns by name.
 fn text(profile: &dyn Fn(&str) -> Result<Profile, Failed>) -> Result<String, Failed> {
     let mut out = String::new();
     let listing = listing::open(LISTING)?;
@@ -135,7 +135,7 @@ fn committed(now: &str) -> Result<(), Failed> {
         return Err(format!("{COMMITTED} is of other plans: run `cargo xtask plans` and commit").into());
     }
     for (was, is) in committed.lines().zip(now.lines()) {
-        // The logarithms of another system's library may differ in their last bit.
+        // Logarithms of another system's math library may differ in their last bit.
         if was != is && (cfg!(target_os = "linux") || !is_near(was, is)) {
             return Err(format!("{COMMITTED}:\n  {was}\nis now\n  {is}\nrun `cargo xtask plans` and commit").into());
         }
@@ -143,7 +143,7 @@ fn committed(now: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The same line but for a last digit.
+/// True if two lines differ at most in a last digit.
 fn is_near(was: &str, is: &str) -> bool {
     let parts = |line: &str| {
         let (head, rest) = line.rsplit_once(" dispatches ")?;
@@ -166,7 +166,7 @@ fn rows(file: ModelFile, weights: Option<DType>, (t, s, l): (usize, usize, u64))
     };
     let plan = Model::new(file, options)?.plan(PlanKey::of(t, s, Want::Sample { top: 0 }))?;
     let table = plan.table(Some(Bind { t: t as u64, s: s as u64, l }));
-    // Columns are as wide as their widest cell, which may be in a row that is left out.
+    // Column widths depend on the widest cell, which may be in a row that is left out, so spaces are normalized.
     Ok(table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect())
 }
 

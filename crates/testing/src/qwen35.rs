@@ -1,6 +1,6 @@
-//! The hybrid page qwen35 on a small model whose numbers are hashed from names: against an independent float32
-//! implementation (`crates/testing/tools/qwen35_numpy.py`, which wrote the reference), and against itself in every way
-//! of running. The files' word on shapes is checked too.
+//! The hybrid model definition qwen35 on a small model whose weights are hashes of names: compared with an independent
+//! float32 implementation (`crates/testing/tools/qwen35_numpy.py`, which wrote the reference), and with itself in every way of
+//! running. The check of metadata against tensor shapes is tested too.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +18,14 @@ use onetrip_ir::target::Compute;
 use crate::harness::{Answers, CHUNK, Options, differences, forced, load, root_mean_square, run, sequences};
 
 const REFERENCE: &[u8] = include_bytes!("../reference/qwen35-small.f32");
-/// Texts of the reference that run alone, then those that run in one ragged batch: name and tokens.
+/// Texts of the reference, with their number of tokens: first those that run alone, then those of one ragged batch.
 const ALONE: [(&str, usize); 4] = [("text.1", 1), ("text.7", 7), ("text.64", 64), ("text.300", 300)];
 const TOGETHER: [(&str, usize); 3] = [("batch.3", 3), ("batch.40", 40), ("batch.131", 131)];
-/// Tokens that follow each text, one a step.
+/// Tokens that follow each text, one in each step.
 const THEN: usize = 20;
 const VOCAB: usize = 128;
-/// Logits are of size 4 (up to 15). Two ways of summing in f32 differ by a few of their last digits, eight layers deep.
+/// Tolerance on logits, which are about 4 in magnitude (up to 15): after eight layers, f32 sums in another order differ in
+/// their last digits.
 const SUMS: f32 = 1e-3;
 
 /// The tests of this module, named `qwen35/…` or by what they hold.
@@ -71,7 +72,7 @@ struct Shape {
 }
 
 impl Shape {
-    /// As the numpy tool has it.
+    /// The shape that the numpy tool uses.
     fn small() -> Shape {
         let counts = [
             ("block_count", 8),
@@ -212,7 +213,7 @@ fn within(what: &str, error: f32, tolerance: f32) -> Result<(), Failed> {
     }
 }
 
-/// The reference's texts as an engine answers them: four alone, three together.
+/// The engine's logits for the reference's texts: four that run alone, three in one batch.
 fn answers(file: &[u8], o: &Options) -> Result<Answers, Failed> {
     let then = ids("then", THEN);
     let mut engine = open(file, &Options { sequences: 3, ..o.clone() })?;
@@ -245,18 +246,18 @@ fn numpy() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The numpy implementation's logits on the first wgpu adapter.
+/// Compares the logits on the first wgpu adapter with those of the numpy implementation.
 pub(crate) fn numpy_on_gpu() -> Result<(), Failed> {
     let have = answers(&Shape::small().gguf(DType::F32)?, &Options::f32().on_gpu())?;
     within("all texts of the reference", differences(&have, &reference()), SUMS)
 }
 
-/// The next test on the first wgpu adapter.
+/// The test below on the first wgpu adapter.
 pub(crate) fn replays_on_gpu() -> Result<(), Failed> {
     replays(&Options::default().on_gpu())
 }
 
-/// A step that runs again gives the same bits: its states are put back.
+/// A step that runs again from restored states gives bitwise the same logits.
 fn replays(o: &Options) -> Result<(), Failed> {
     let file = Shape::small().gguf(DType::Q4_0)?;
     let mut engine = open(&file, &Options { context: 64, sequences: 4, ..o.clone() })?;
@@ -286,7 +287,8 @@ fn rules_int8() -> Result<(), Failed> {
         let exact = answers(&file, &Options { compute: Compute::F32, ..Options::default().fused(Fuse::None) })?;
         let plain = answers(&file, &Options::default().fused(Fuse::None))?;
         let have = answers(&file, &Options::default())?;
-        // A difference in the last digit can turn a code; two ways may differ by a part of what int8 differs from f32.
+        // A difference in the last digit can change an int8 quant, so the bound is a share of the difference between int8 and
+        // f32.
         let (off, allowed) = (root_mean_square(&plain, &have), 0.5 * root_mean_square(&plain, &exact));
         if off > allowed {
             return Err(format!("{}: off by {off:.2e}, more than {allowed:.2e}", format.name()).into());
@@ -322,11 +324,11 @@ fn pieces() -> Result<(), Failed> {
         let seq = sequences(&mut engine, 1)?;
         let have = forced(&mut engine, &seq, &[&text], &then, chunk)?;
         within(&format!("in pieces of {chunk}"), differences(&have, &want), SUMS)?;
-        // The text again from its middle: the state stands at its end, so all of it runs again.
+        // The same text is continued from its middle. The recurrent state is that of its end, so the whole text runs again.
         let have = forced(&mut engine, &seq, &[&text], &then, chunk)?;
         within(&format!("again in pieces of {chunk}"), differences(&have, &want), SUMS)?;
     }
-    // A text that grows is continued from where its state stands.
+    // A longer text is continued from the position of the state.
     let mut engine = open(&file, &Options::f32())?;
     let seq = sequences(&mut engine, 1)?;
     engine.scheduler().set_tokens(seq[0], &text[..120]);
@@ -372,7 +374,7 @@ fn dispatches() -> Result<(), Failed> {
 fn bad_sizes() -> Result<(), Failed> {
     let small = Shape::small;
     let right = small().gguf(DType::F32)?;
-    // What the metadata says against the tensors of the right file, and the words that the answer must have.
+    // Metadata that contradicts the tensors of the valid file, and words that the error must contain.
     let wrong: [(&'static str, u64, &[&str]); 9] = [
         ("ssm.inner_size", 128, &["ssm.inner_size", "128", "96"]),
         ("ssm.time_step_rank", 5, &["ssm.time_step_rank", "80"]),

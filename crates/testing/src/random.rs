@@ -1,5 +1,5 @@
-//! Random small graphs: model definitions of random shape, soups of elementwise ops and of projections, with values that are
-//! read twice, never, or by the world outside.
+//! Random small graphs: model definitions of random shape, and random mixes of elementwise ops and of projections, in which
+//! values are read twice, never, or are outputs of the graph.
 
 use std::sync::Arc;
 
@@ -29,25 +29,25 @@ use onetrip_ir::tree::{Tree, Unary};
 
 pub mod listed;
 
-/// Tokens of the vocabulary of every random graph.
+/// Tokens in the vocabulary of every random graph.
 const VOCABULARY: usize = 13;
 
-/// A graph with everything needed to run it.
+/// A graph with its weights, states and batch.
 pub struct Case {
-    /// As a page would write it, before any rule.
+    /// The graph as a model definition writes it, before any rule.
     pub graph: Graph,
-    /// What the weights are.
+    /// The weights as the reference takes them.
     pub numbers: Vec<RefTensor>,
-    /// The same, as a device takes them.
+    /// The same weights as a device takes them.
     pub weights: Vec<WeightData>,
-    /// Caches, filled with random numbers.
+    /// KV caches and recurrent states with random contents.
     pub states: Vec<RefState>,
-    /// The step.
+    /// The batch of the step.
     pub batch: StepBatch,
 }
 
 impl Case {
-    /// The case of a seed.
+    /// The case that a seed determines.
     pub fn new(seed: u64) -> Case {
         let mut rng = Rng::new(seed);
         let bind = random_bind(&mut rng);
@@ -73,7 +73,7 @@ impl Case {
         Case { graph, numbers, weights, states, batch }
     }
 
-    /// The setting of this case's batch for a target.
+    /// The lowering context of this case's batch for a target.
     pub fn ctx(&self, target: Target) -> LoweringContext {
         let bind = self.batch.bind();
         LoweringContext {
@@ -86,7 +86,7 @@ impl Case {
     }
 }
 
-/// One token, one token a sequence, or a ragged batch; contexts cross a page of the cache or not.
+/// The sizes of a batch: one token, one token of each sequence, or a ragged batch, with contexts of one or several pages.
 fn random_bind(rng: &mut Rng) -> Bind {
     let s = 1 + rng.below(3);
     let t = match rng.below(4) {
@@ -98,9 +98,9 @@ fn random_bind(rng: &mut Rng) -> Bind {
     Bind { t, s, l: t.div_ceil(s) + rng.below(40) }
 }
 
-/// A state for a batch, filled with random numbers.
+/// A state for a batch, with random contents.
 pub(crate) fn filled(rng: &mut Rng, sig: &Sig, batch: &StepBatch, pages: usize) -> RefState {
-    // A recurrent state is a cache with a page of one position for each slot.
+    // A recurrent state is represented as a cache with a page of one position for each slot.
     let (mut state, pages) = match sig.cache() {
         Some(cache) => (RefState::new(cache, sig.dtype, batch.page_len as usize, pages), pages),
         None => (RefState::recurrent(sig.width, batch.seqs.len() + 1), batch.seqs.len() + 1),
@@ -120,13 +120,13 @@ struct Writer<'r> {
     weights: Vec<Sig>,
     states: Vec<Sig>,
     cache: DType,
-    /// Draws parts that are missing or of another kind, and other readers.
+    /// If set, some parts are randomly left out or replaced by others, and values get additional readers.
     surprises: bool,
-    /// The rows whose logits are wanted are gathered already.
+    /// True if the rows whose logits are wanted have been gathered.
     gathered: bool,
 }
 
-/// What the layers of a page have.
+/// The optional parts of a model definition's layers.
 struct Shape {
     heads: usize,
     kv_heads: usize,
@@ -138,7 +138,7 @@ struct Shape {
     sandwich: bool,
     gated: bool,
     window: Option<u32>,
-    /// As another engine lists them.
+    /// The layers are written as the listing of another engine has them.
     listed: bool,
 }
 
@@ -156,7 +156,7 @@ impl<'r> Writer<'r> {
         Writer { g, rng, weights, states, cache, surprises, gathered: false }
     }
 
-    /// A surprise.
+    /// Draws whether something unusual is done here.
     fn one_in(&mut self, n: u64) -> bool {
         self.surprises && self.rng.below(n) == 0
     }
@@ -165,7 +165,7 @@ impl<'r> Writer<'r> {
         from[self.rng.below(from.len() as u64) as usize]
     }
 
-    /// A weight; a width of 0 stands for a random one.
+    /// A weight of random elements; a width of 0 stands for a random width.
     fn weight(&mut self, rows: usize, width: usize) -> ValueId {
         let width = if width == 0 { self.pick(&[16, 32, 48, 64]) } else { width };
         let sig = Sig::weight(rows, width, DType::F32);
@@ -189,7 +189,7 @@ impl<'r> Writer<'r> {
 
     fn push(&mut self, op: impl Into<Op>, ins: &[ValueId]) -> ValueId {
         let out = self.push_all(op, ins)[0];
-        // Now and then a value has another reader, or must be there at the end, or a node is made that nobody reads.
+        // Now and then a value gets another reader or becomes an output, or a node is added that has no reader.
         if self.surprises && !self.g.values[out].sig.is_state() {
             match self.rng.below(40) {
                 0 => self.g.outputs.push(out),
@@ -206,7 +206,8 @@ impl<'r> Writer<'r> {
         out
     }
 
-    /// A norm as pages write it: without a weight, then times a weight row. Sometimes of a wrong kind.
+    /// A norm as model definitions write it: a norm without a weight, then a product with a weight row. Sometimes it is of a
+    /// kind that rules must not match.
     fn norm(&mut self, x: ValueId, dim: usize) -> ValueId {
         self.norm_of(x, RmsNorm::plain(1e-5, dim))
     }
@@ -216,10 +217,10 @@ impl<'r> Writer<'r> {
         let group = norm.group(self.width(y));
         match if self.surprises { self.rng.below(12) } else { 4 } {
             0 => y,
-            // Not a weight row: times another value.
+            // The factor is another value instead of a weight row.
             1 if norm.view.is_none() => self.push(Elementwise::mul(), &[y, x]),
             2 => self.push(Elementwise::mul(), &[y, y]),
-            // A row as wide as all heads together is no weight of a head's norm.
+            // A row as wide as all heads together is not the weight of a norm over each head.
             3 => {
                 let w = self.weight(1, self.width(y));
                 self.push(Elementwise::mul(), &[w, y])
@@ -234,11 +235,11 @@ impl<'r> Writer<'r> {
     fn linear(&mut self, x: ValueId, rows: usize, bias: bool) -> ValueId {
         let w = self.weight(rows, self.width(x));
         let y = self.push(Matmul::plain(), &[x, w]);
-        // Without this, numbers would grow from layer to layer.
+        // Without scaling, elements would grow from layer to layer.
         if !bias {
             return y;
         }
-        // A short row repeats within the output: that is no bias of an epilogue.
+        // A shorter row is repeated within the output, so it is not a bias that an epilogue can add.
         let short = self.one_in(8) && rows.is_multiple_of(2);
         let b = self.weight(1, if short { rows / 2 } else { rows });
         self.push(Elementwise::add(), &[y, b])
@@ -248,7 +249,7 @@ impl<'r> Writer<'r> {
         self.pick(&[Unary::Silu, Unary::GeluTanh, Unary::Sigmoid, Unary::Tanh, Unary::Softplus])
     }
 
-    /// A model definition like those of the engine, with every optional part drawn.
+    /// A model definition like those of the engine, with every optional part drawn at random.
     fn page(&mut self, x: ValueId) -> ValueId {
         let width = self.width(x);
         let (dim, kv_heads) = (self.pick(&[8, 16, 32]), self.pick(&[1, 2, 3]));
@@ -288,7 +289,7 @@ impl<'r> Writer<'r> {
             };
             let mut o = self.linear(o, width, false);
             if shape.listed && layer + 1 == recurrent.len() {
-                // What follows is done for the last rows only.
+                // The ops that follow work on the gathered rows only.
                 (o, x) = (self.push(GatherRows, &[o]), self.push(GatherRows, &[x]));
                 self.gathered = true;
             }
@@ -305,14 +306,14 @@ impl<'r> Writer<'r> {
         x
     }
 
-    /// From the normed rows to what goes into the output projection.
+    /// Attention, from the normed rows to the input of the output projection.
     fn attention(&mut self, h: ValueId, shape: &Shape, table: usize, mask: Option<ValueId>) -> ValueId {
         let Shape { heads, kv_heads, dim, pairs, neox, bias, head_norm, gated, window, listed, .. } = *shape;
         let packed = self.linear(h, heads * dim * if gated { 2 } else { 1 }, bias);
         let softcap = self.one_in(4).then_some(20.0);
         let plain = Attention::plain(heads, kv_heads, dim, 1.0 / (dim as f32).sqrt());
         let attention = Attention { window, softcap, mask: mask.is_some(), ..plain };
-        // A listing's norm reads the queries where they stand, a page copies them out first.
+        // In a listing the norm reads the queries through a strided view; a model definition copies them first.
         let viewed = gated && listed && head_norm;
         let mut q = if gated && !viewed { self.push(attention.half(0), &[packed]) } else { packed };
         if head_norm {
@@ -324,7 +325,7 @@ impl<'r> Writer<'r> {
         if head_norm {
             k = self.norm(k, dim);
         }
-        // Now and then the gate is of another kind, or the halves are the wrong way round.
+        // Now and then the gate has another function, or the two halves are swapped.
         let start = if self.one_in(8) { 0 } else { dim };
         let gate = gated.then(|| self.push(attention.half(start), &[packed]));
         let rope = |heads| Rope { heads, dim, pairs, neox, table, norm: None, view: None };
@@ -341,7 +342,7 @@ impl<'r> Writer<'r> {
         let operands = |q| [q].into_iter().chain(mask).chain([ks, vs]).collect::<Vec<_>>();
         let a = self.push(attention.clone(), &operands(q));
         if self.one_in(8) {
-            // A second attention over what the first one's writes made.
+            // A second attention over the cache versions that the first one's writes made.
             let b = self.push(attention, &operands(a));
             self.g.outputs.push(b);
         }
@@ -358,7 +359,7 @@ impl<'r> Writer<'r> {
         self.g.source(format!("state {n}"), sig, Source::State(n))
     }
 
-    /// A gated delta net as its page writes it, with parts missing or of another kind now and then.
+    /// A gated delta net as its model definition writes it; now and then parts are left out or replaced.
     fn delta_net(&mut self, h: ValueId, listed: bool) -> ValueId {
         let (k_heads, k_dim, v_dim) = (self.pick(&[1, 2]), self.pick(&[8, 16]), self.pick(&[8, 12]));
         let v_heads = k_heads * self.pick(&[1, 2]);
@@ -390,12 +391,12 @@ impl<'r> Writer<'r> {
         self.gated_by_z(o, h, width)
     }
 
-    /// Logarithm of the decay, and beta.
+    /// The logarithm of the decay, and beta.
     fn delta_gates(&mut self, h: ValueId, v_heads: usize) -> (ValueId, ValueId) {
         let mut g = self.linear(h, v_heads, true);
         g = self.push(Elementwise::unary(Unary::Softplus), &[g]);
         if self.surprises {
-            // Small decays: numbers must not grow without end.
+            // Decays are small, so that the state does not grow without bound.
             g = self.push(Elementwise::scale(-0.5), &[g]);
             if self.one_in(2) {
                 let row = self.weight(1, v_heads);
@@ -410,7 +411,7 @@ impl<'r> Writer<'r> {
         (g, self.push(Elementwise::unary(Unary::Sigmoid), &[beta]))
     }
 
-    /// A value times the SiLU of a projection, or of another function now and then.
+    /// A value times the SiLU of a projection; now and then with another function.
     fn gated_by_z(&mut self, o: ValueId, h: ValueId, width: usize) -> ValueId {
         let z = self.linear(h, width, false);
         let f = if self.one_in(8) { Unary::Sigmoid } else { Unary::Silu };
@@ -425,14 +426,14 @@ impl<'r> Writer<'r> {
         let up = self.linear(h, wide, false);
         let f = if self.surprises { self.unary() } else { Unary::Silu };
         let act = self.push(Elementwise::glu(f), &[gate, up]);
-        // The gate is read by something else too: it cannot be swallowed.
+        // The gate has another reader, so that no rule may fuse it away.
         if self.one_in(8) {
             self.g.outputs.push(gate);
         }
         self.linear(act, width, false)
     }
 
-    /// Matmuls of shared and of own inputs, biases, gates and residuals in random order.
+    /// Matmuls with shared and separate inputs, biases, gates and residuals in random order.
     fn projection_soup(&mut self, x: ValueId) -> ValueId {
         let mut pool = vec![x];
         for _ in 0..3 + self.rng.below(6) {
@@ -466,7 +467,7 @@ impl<'r> Writer<'r> {
         pool[pool.len() - 1]
     }
 
-    /// A value with numbers of ordinary size: products of products would grow without end.
+    /// A value whose elements are of moderate magnitude: products of products would grow without bound.
     fn calmed(&mut self, x: ValueId) -> ValueId {
         if self.one_in(2) { x } else { self.push(Elementwise::unary(Unary::Tanh), &[x]) }
     }
@@ -484,7 +485,7 @@ impl<'r> Writer<'r> {
         }
     }
 
-    /// Elementwise ops on each other, on weight rows, and on narrower rows that repeat.
+    /// Elementwise ops on each other's results, on weight rows, and on narrower rows that are repeated.
     fn elementwise_soup(&mut self, x: ValueId) -> ValueId {
         let mut pool = vec![x];
         let narrow = self.width(x) / 2;
@@ -513,7 +514,7 @@ impl<'r> Writer<'r> {
         pool[pool.len() - 1]
     }
 
-    /// Rows of the sequences, a norm, a head; or the value as it is.
+    /// Ends the graph with a gather of the sequences' rows, a norm and a head, or with the value itself.
     fn finish(&mut self, x: ValueId) {
         let mut x = x;
         if !self.one_in(4) {

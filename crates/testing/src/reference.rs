@@ -1,5 +1,5 @@
-//! Recorded results of other engines (`crates/testing/reference`): a summary in JSON, whose long arrays may lie beside it as raw
-//! float32 (little endian).
+//! Recorded results of other engines (`crates/testing/reference`): a summary in JSON, whose long arrays may lie beside it as
+//! raw float32 (little endian).
 
 use std::path::{Path, PathBuf};
 
@@ -7,14 +7,14 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::{Value as Json, json};
 use sha2::{Digest as _, Sha256};
 
-/// The key of a summary that names its file of numbers, how many there are, and their hash.
+/// The key of a summary whose value has the name of the file with the arrays, its number of elements, and its hash.
 const NUMBERS: &str = "numbers";
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("reference")
 }
 
-/// The result of this name, with all its numbers in place.
+/// The recorded result of this name, with all its arrays restored.
 pub fn read(name: &str) -> Result<Json, Failed> {
     let path = folder().join(format!("{name}.json"));
     let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -24,7 +24,8 @@ pub fn read(name: &str) -> Result<Json, Failed> {
     unpacked(summary, &bytes).map_err(|e| format!("{name}: {e}").into())
 }
 
-/// A summary whose arrays are put back: each must begin as the summary says, and every number is of one of them.
+/// Restores the arrays of a summary. Each must begin with the elements that the summary shows, and together they must cover the
+/// whole file.
 fn unpacked(mut summary: Json, bytes: &[u8]) -> Result<Json, String> {
     let about = summary.as_object_mut().and_then(|s| s.remove(NUMBERS)).ok_or("no summary")?;
     let hash = Sha256::digest(bytes).iter().fold(String::new(), |hash, byte| format!("{hash}{byte:02x}"));
@@ -49,7 +50,7 @@ fn unpacked(mut summary: Json, bytes: &[u8]) -> Result<Json, String> {
     }
 }
 
-/// Puts the arrays of a value back, and notes from where to where each lies.
+/// Restores the arrays inside a value, and notes the range of the file that each one takes.
 fn fill(value: &mut Json, numbers: &[f32], places: &mut Vec<(usize, usize)>) -> Result<(), String> {
     if let (Some(shape), Some(at), Some(first)) = (value.get("shape"), value.get("at"), value.get("first")) {
         let whole = |n: &Json| n.as_u64().map(|n| n as usize);
@@ -104,7 +105,7 @@ pub fn tests() -> Vec<Trial> {
     ]
 }
 
-/// A result comes back as it was packed; with another number, another order or another shape it is an error.
+/// A packed result is restored unchanged; a changed element, order or shape is an error.
 fn finds() -> Result<(), Failed> {
     let numbers = [403.0f32, 17.02351, 385.0, 15.40621, 7.0, 8.0, 9.5];
     let bytes = |numbers: &[f32]| numbers.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();

@@ -1,4 +1,4 @@
-//! Every rule on random graphs: it changes neither the results nor the order of states, and never adds bytes.
+//! Every rule on random graphs: a rule changes neither results nor the order of states, and never adds bytes.
 
 use onetrip_core::compile::lower::lower;
 use std::sync::Arc;
@@ -21,10 +21,11 @@ use onetrip_ir::target::{Compute, CudaCaps, RowBucket, Target};
 use crate::random::Case;
 use crate::random::listed::two_layers;
 
-/// Random graphs for every rule, and for every kind of subset.
+/// Number of random graphs for every rule, and for every kind of subset of rules.
 const GRAPHS: u64 = 250;
-/// Largest difference, relative to the largest number of an output. Reference and rewritten reference compute the same
-/// sums in f64 and round to f32 in between at fewer places; the device sums in f32 in another order.
+/// Tolerances relative to the largest element of an output. The references of the graph and of the rewritten graph compute the
+/// same sums in f64; the rewritten one rounds to f32 at fewer places (`REFERENCE`). The device sums in f32 in another order
+/// (`DEVICE`).
 const REFERENCE: f32 = 2e-5;
 const DEVICE: f32 = 2e-4;
 
@@ -57,8 +58,8 @@ pub fn tests() -> Vec<Trial> {
     tests
 }
 
-/// What each rule saves of a delta net's layer, an attention's layer and the ends, in the order of the list; rules that
-/// find nothing there are left out.
+/// Dispatches that each rule saves in a layer with a delta net, in a layer with attention and around the layers, in the order
+/// of the list of rules; rules that find nothing there are left out.
 const LADDER: &[(&str, usize)] = &[
     ("empty-nodes", 6),
     ("norm-weight", 3 + 4 + 1),
@@ -116,8 +117,8 @@ fn ladder() -> Result<(), Failed> {
     }
 }
 
-/// A rule alone. Some look for what an earlier rule made (a weighted norm, a pair of cache writes), or find it more often
-/// (a matmul with a bias), so these also run behind the rules they build on.
+/// Tests a rule alone. Rules that match the result of an earlier rule (a weighted norm, a pair of cache writes), always or more
+/// often (a matmul with a bias), also run after the rules that they build on.
 fn alone(rule: &'static str) -> Result<(), Failed> {
     let behind: &[&str] = match rule {
         "slices-in-place" => &["norm-weight"],
@@ -157,7 +158,7 @@ fn fragments() -> Result<(), Failed> {
             .map_err(|why| format!("layer of seed {seed}: {}", why.message().unwrap_or("no reason")))?;
         fired[n.min(2)] += 1;
     }
-    // Layers in which it finds nothing, one place or two.
+    // Layers in which the rule finds no site, one or two.
     match fired.contains(&0) {
         false => Ok(()),
         true => Err(format!("fired 0, 1 and 2 times in {fired:?} layers").into()),
@@ -177,7 +178,7 @@ impl Checker {
     }
 
     fn all_fired(&self) -> Result<(), Failed> {
-        // The CPU reads no fragments.
+        // No CPU kernel reads the MMA fragment layout.
         let fires = RULES.iter().map(|r| r.name).filter(|name| *name != FRAGMENT_LAYOUT);
         let never: Vec<&str> = fires.filter(|name| !self.fired.contains(name)).collect();
         if never.is_empty() { Ok(()) } else { Err(format!("never fired: {}", never.join(", ")).into()) }
@@ -185,7 +186,7 @@ impl Checker {
 
     fn case(&mut self, seed: u64, wanted: &Fuse) -> Result<(), Failed> {
         let case = Case::new(seed);
-        // One graph in four runs on two threads: joins are where kernels could go wrong, and slow.
+        // One graph in four runs on two threads: barriers are where kernels could go wrong, but they make the test slow.
         let device = &mut self.devices[(seed.is_multiple_of(4)) as usize];
         let fired = check(&case, wanted, device).map_err(|why| format!("graph of seed {seed}, {wanted:?}: {why}"))?;
         self.fired.extend(fired.into_iter().filter(|(_, n)| *n > 0).map(|(name, _)| name));
@@ -273,7 +274,7 @@ fn same_states(what: &str, have: &[RefState], want: &[RefState], tolerance: f32)
         out
     };
     have.iter().zip(want).enumerate().try_for_each(|(i, (have, want))| {
-        // A number between two f16 may round either way.
+        // A value halfway between two f16 may round either way.
         let tolerance = if want.dtype == onetrip_ir::formats::DType::F32 { tolerance } else { 1e-3 };
         close(&format!("{what}, state {i}"), &numbers(have), &numbers(want), tolerance)
     })

@@ -1,4 +1,5 @@
-//! There is one run loop: a finder of calls that hand a plan's dispatches to a device, whatever the caller names it.
+//! There is one run loop. This finds every call that records a plan's dispatches on a device, whatever the caller names the
+//! device.
 
 use libtest_mimic::Failed;
 use xtask::tidy::{Source, Tree};
@@ -9,10 +10,10 @@ use crate::setup::root;
 const LOOP: &str = "crates/core/src/record.rs";
 /// Crates whose files may call `encode`, `begin` and `finish` of a device: the devices themselves.
 const DEVICES: [&str; 3] = ["crates/cpu/", "crates/cuda/", "crates/wgpu/"];
-/// Crates that are no part of the product: tests, with a device of their own, and tasks.
+/// Crates that are not part of the product: tests, with a device of their own, and tasks.
 const NO_PRODUCT: [&str; 2] = ["crates/testing/", "crates/xtask/"];
 
-/// A call that may be one of a device's method.
+/// A call that may be of a device's method.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Call {
     method: &'static str,
@@ -21,10 +22,11 @@ struct Call {
 
 /// Calls of `Device::encode` and `Device::begin` in code without comments and texts, and mentions of them by path.
 ///
-/// There are no types here, so a call is told by its form: these methods have exactly one argument, and no other method of
-/// their names has (`Tokenizer::encode` has two, those of kernels' writers two). A path that ends in the name
-/// (`Device::encode`, `<_ as Device>::begin`) counts with the device before that argument, and without any, as a value.
-/// `finish` has no argument, as many other methods of that name: it is of no use without `begin`.
+/// Types are not known here, so a call is recognized by its form: these methods have exactly one argument, and no other method
+/// of the same name has one (`Tokenizer::encode` has two, those of kernels' writers two). A path that ends in the name
+/// (`Device::encode`, `<_ as Device>::begin`) counts as a call if it has the device as an additional first argument, and as a
+/// value if it has no arguments. `finish` is not looked for: it has no argument, like many other methods of that name, and is
+/// of no use without `begin`.
 fn calls(code: &str) -> Vec<Call> {
     let mut found = vec![];
     for method in ["encode", "begin"] {
@@ -95,7 +97,7 @@ fn wrong<'a>(files: impl IntoIterator<Item = (&'a str, &'a Source)>) -> Vec<Stri
     wrong
 }
 
-/// Only the loop hands dispatches to a device.
+/// Only the run loop records dispatches on a device.
 pub fn is_one() -> Result<(), Failed> {
     let tree = Tree::read(&root())?;
     let wrong = wrong(tree.files.iter().filter_map(|f| Some((f.path.as_str(), f.rust.as_ref()?))));

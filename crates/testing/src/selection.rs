@@ -1,5 +1,4 @@
-//! Choosing a kernel: every reason for which a candidate is rejected occurs in some plan, and a reason that a plan gives is one
-//! that the tables name.
+//! Kernel selection: every reason in the candidate tables rejects a candidate in some plan, and plans give no other reasons.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +17,7 @@ use onetrip_ir::target::{Compute, CudaCaps, Target, WgslCaps};
 use onetrip_ir::tensor::{Cache, Sig};
 use onetrip_ir::tree::Tree;
 
-/// Devices that differ in what candidates ask for.
+/// Targets that differ in the capabilities that candidates require.
 fn targets() -> Vec<Target> {
     let cuda = CudaCaps::default();
     let wgsl = WgslCaps::default();
@@ -42,8 +41,8 @@ fn targets() -> Vec<Target> {
 /// A rejection: op, language, kernel, reason.
 type Rejection = (&'static str, Language, &'static str, &'static str);
 
-/// The rejections at the case's own op on a target, as it is and with its activations or its first output in MMA fragment
-/// layout; and the gaps of the latter.
+/// The rejections at the case's op on a target, both as it is and with its activations or its first output in MMA fragment
+/// layout; and the gaps of the fragment variants.
 fn rejections(case: &Case, target: Target, seen: &mut BTreeSet<Rejection>, gaps: &mut BTreeSet<&'static str>) {
     let Ok((graph, ctx)) = case_graph(case, target) else { return };
     let language = match target {
@@ -71,7 +70,7 @@ fn rejections(case: &Case, target: Target, seen: &mut BTreeSet<Rejection>, gaps:
     }
 }
 
-/// Sites that no op's case has: too large to run, or of a shape that no rule makes.
+/// Op sites that no case has, since they are too large to run or of a shape that no rule makes.
 fn further_cases() -> Vec<Case> {
     let x = |width| Sig::slot(Expr::T, width);
     let weight = |rows, k, dtype| Sig::weight(rows, k, dtype);
@@ -81,14 +80,14 @@ fn further_cases() -> Vec<Case> {
     let mut all = vec![];
     for t in [1, 4, 33, 70] {
         let q4 = || weight(64, 64, DType::Q4_0);
-        // A product that two outputs use.
+        // One product that two outputs use.
         all.push(matmul(1, vec![Tree::In(0), Tree::In(0)], vec![x(64), q4()], t));
         // Products of several formats, and many products, of one output.
         let sum = |n: usize| (1..n).fold(Tree::In(0), |sum, p| Tree::sum(sum, Tree::In(p)));
         all.push(matmul(2, vec![sum(2)], vec![x(64), q4(), weight(64, 64, DType::Q8_0)], t));
         let five = [vec![x(64)], (0..5).map(|_| q4()).collect()].concat();
         all.push(matmul(5, vec![sum(5)], five, t));
-        // Weights that no case could hold, and long rows.
+        // Weights that are too large for a case, and long rows.
         let large = weight(1 << 18, 1 << 15, DType::Q4_0);
         all.push(matmul(1, vec![Tree::In(0)], vec![x(1 << 15), large], t));
         all.push(matmul(1, vec![Tree::In(0)], vec![x(1 << 15), weight(8, 1 << 15, DType::F32)], t));

@@ -1,4 +1,4 @@
-//! What tests of plans share: the devices and batches that plans are kept for, options, and where the repository is.
+//! Shared by the tests of plans: the devices and batches that snapshots exist for, options, and the repository's folder.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,10 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Devices that plans are kept for.
+/// Devices that have plan snapshots.
 pub const DEVICES: [&str; 3] = ["cpu", "cuda", "wgpu"];
 
-/// The batches that plans are kept for, one a bucket: name, and what it binds.
+/// The batches that have plan snapshots, one for each row bucket: name and sizes.
 pub(crate) const BATCHES: [(&str, Bind); 4] = [
     ("decode-1", Bind { t: 1, s: 1, l: 256 }),
     ("decode-8", Bind { t: 8, s: 8, l: 256 }),
@@ -29,29 +29,30 @@ pub(crate) const BATCHES: [(&str, Bind); 4] = [
     ("prefill-512", Bind { t: 512, s: 1, l: 512 }),
 ];
 
-/// The options of a device as it is by default: for CUDA an H200 with cuBLASLt, for wgpu what nearly every adapter has.
+/// Options with a device's default capabilities: for CUDA those of an H200 with cuBLASLt, for wgpu those of nearly every
+/// adapter.
 pub(crate) fn options(device: &str) -> ModelOptions {
     let target = match device {
         "cuda" => Target::Cuda(CudaCaps::default()),
         "wgpu" => Target::Wgsl(WgslCaps::default()),
-        // Plans do not depend on the instruction set: a test says so.
+        // Plans do not depend on the instruction set, which a test verifies.
         _ => Target::Cpu(Isa::Portable),
     };
     ModelOptions { target, device: device.into(), ..Options::default().model() }
 }
 
-/// Options of a listing's plan for a device as it is by default.
+/// Options of a listing's plan, with a device's default capabilities.
 pub(crate) fn listing_options(device: &str) -> ListingOptions {
     let ModelOptions { compute, target, device, .. } = options(device);
     ListingOptions { compute, target, device }
 }
 
-/// The plan of a batch that chooses its next tokens.
+/// The plan of a batch that ends with sampling.
 pub(crate) fn key(bind: Bind) -> PlanKey {
     PlanKey::of(bind.t as usize, bind.s as usize, Want::Sample { top: 0 })
 }
 
-/// What a plan's device was taken to be, for the head of a snapshot.
+/// The capabilities that a plan was made for, for the head of a snapshot.
 pub(crate) fn caps(target: Target) -> String {
     match target {
         Target::Cpu(_) => "any instruction set".into(),
@@ -81,7 +82,7 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans")
 }
 
-/// A snapshot is what it was.
+/// Fails unless the text equals the committed snapshot.
 pub(crate) fn same(name: &str, want: &str) -> Result<(), Failed> {
     let have = std::fs::read_to_string(folder().join(name)).unwrap_or_default();
     if have.replace("\r\n", "\n") == want {

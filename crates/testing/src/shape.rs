@@ -2,34 +2,34 @@
 
 use onetrip_engine::files::{Metadata, Value};
 
-/// The shape of a model of one of the pages.
+/// The shape of a model of one of the architectures that have a model definition.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Architecture, by GGUF's name.
     pub arch: &'static str,
-    /// Layers.
+    /// Number of layers.
     pub layers: usize,
     /// Width of the residual stream.
     pub width: usize,
-    /// Query heads.
+    /// Number of query heads.
     pub heads: usize,
-    /// Key/value heads.
+    /// Number of key/value heads.
     pub kv_heads: usize,
     /// Elements per head.
     pub dim: usize,
-    /// Width of the feed-forward part.
+    /// Inner width of the feed-forward network.
     pub ffn: usize,
-    /// Tokens.
+    /// Tokens in the vocabulary.
     pub vocab: usize,
-    /// Positions.
+    /// Longest context in positions.
     pub context: usize,
     /// Base of the rotary embedding.
     pub rope_base: f32,
     /// Epsilon of the norms.
     pub eps: f32,
-    /// Positions a token sees in layers with a window.
+    /// Positions that a token sees in layers with sliding-window attention.
     pub window: Option<u32>,
-    /// The head is the embedding table.
+    /// True if the output head shares its weights with the embedding table.
     pub tied: bool,
 }
 
@@ -55,7 +55,7 @@ impl Tensor {
         self.width * self.rows.unwrap_or(1)
     }
 
-    /// True for no numbers.
+    /// True if the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -90,7 +90,7 @@ impl Shape {
         m
     }
 
-    /// The same as Hugging Face's `config.json` says it.
+    /// The same metadata in the form of Hugging Face's `config.json`.
     pub fn config_json(&self) -> serde_json::Value {
         let model_type = if self.arch == "gemma3" { "gemma3_text" } else { self.arch };
         let mut config = serde_json::json!({
@@ -118,12 +118,13 @@ impl Shape {
         config
     }
 
-    /// Layer `i` sees everything before it. In Gemma 3, every sixth does; elsewhere a window holds for all.
+    /// True if layer `i` has no sliding window. In Gemma 3 every sixth layer has none; in other models a window holds for all
+    /// layers.
     pub fn is_global(&self, layer: usize) -> bool {
         self.window.is_none() || (self.arch == "gemma3" && (layer + 1).is_multiple_of(6))
     }
 
-    /// All tensors that the page reads.
+    /// All tensors that the model definition reads.
     pub fn tensors(&self) -> Vec<Tensor> {
         let mut out = vec![];
         let mut add = |name: String, width, rows| out.push(Tensor { name, width, rows });

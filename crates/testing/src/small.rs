@@ -1,7 +1,7 @@
 //! Small models with random weights, written as GGUF in any format and as Hugging Face folders.
 //!
-//! Their weights are kept as Hugging Face's files have them: rows of q and k in halves, Gemma's norms less one. What GGUF
-//! wants differently is done when it is written, as converters do it.
+//! Weights are held in the form of Hugging Face's files: rotary pairs of q and k are split into halves, and Gemma's norm
+//! weights are stored minus one. The differences of GGUF are applied when a file is written, as converters do.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,17 +17,17 @@ use crate::shape::{Shape, Tensor};
 pub struct Small {
     /// Its shape.
     pub shape: Shape,
-    /// Its numbers by GGUF's names, as Hugging Face has them.
+    /// The elements of each tensor by GGUF's names, in Hugging Face's form.
     pub numbers: BTreeMap<String, Vec<f32>>,
 }
 
-/// Which type a tensor is stored in.
+/// Chooses the storage type of each tensor.
 pub type Format = dyn Fn(&Tensor) -> DType;
 
 impl Small {
     /// The small model of an architecture. `wide` makes rows of 256, which the formats with large blocks need.
     pub fn new(arch: &'static str, wide: bool, seed: u64) -> Small {
-        // Six layers show both kinds of Gemma's.
+        // With six layers, both kinds of Gemma's attention layers occur.
         let layers = if arch == "gemma3" { 6 } else { 2 };
         let (heads, kv_heads) = match arch {
             "llama" => (6, 2),
@@ -53,7 +53,7 @@ impl Small {
         let mut rng = Rng::new(seed);
         let numbers = shape.tensors().into_iter().map(|t| {
             let scale = match t.rows {
-                // Rows that keep the size of what they are multiplied with; a sharper head, so that tokens differ.
+                // Rows are scaled to keep the magnitude of the activations; the head is sharper, so that tokens differ.
                 Some(_) if t.name.starts_with("token_embd") => 1.0 / (t.width as f32).sqrt() * 4.0,
                 Some(_) => 1.0 / (t.width as f32).sqrt(),
                 None => 0.2,
@@ -66,7 +66,7 @@ impl Small {
         Small { shape, numbers }
     }
 
-    /// What GGUF stores of a tensor.
+    /// The elements of a tensor in GGUF's form.
     fn for_gguf(&self, t: &Tensor) -> Vec<f32> {
         let mut numbers = self.numbers[&t.name].clone();
         if self.shape.arch == "gemma3" && t.name.ends_with("norm.weight") {
@@ -74,7 +74,7 @@ impl Small {
         }
         let rotated = t.name.contains("attn_q.") || t.name.contains("attn_k.");
         if self.shape.arch == "llama" && rotated {
-            // Pairs (i, i + half) of a head become neighbours.
+            // The rotary pairs (i, i + half) of a head become adjacent rows.
             let (dim, half) = (self.shape.dim, self.shape.dim / 2);
             let from = |row: usize| {
                 let (head, r) = (row / dim, row % dim);
@@ -122,7 +122,7 @@ impl Small {
         Ok(())
     }
 
-    /// As the modelling code of Hugging Face calls its modules.
+    /// The name of a tensor in Hugging Face's modelling code.
     fn hugging_face_name(&self, name: &str) -> String {
         let gemma = self.shape.arch == "gemma3";
         let parts = [
@@ -150,7 +150,8 @@ impl Small {
     }
 }
 
-/// Logits after every token, by the papers, in f64, with nothing of the engine: no graph, no cache, no batch.
+/// Logits after every token, computed in f64 from the papers' formulas without any code of the engine: no graph, cache or
+/// batch.
 pub fn naive_logits(model: &Small, ids: &[u32]) -> Vec<Vec<f64>> {
     let s = &model.shape;
     let gemma = s.arch == "gemma3";
@@ -170,7 +171,7 @@ pub fn naive_logits(model: &Small, ids: &[u32]) -> Vec<Vec<f64>> {
     for layer in 0..s.layers {
         let w = |name: &str| get(format!("blk.{layer}.{name}.weight")).map_or(&[][..], |v| v);
         let base = if gemma && !s.is_global(layer) { 10000.0 } else { s.rope_base as f64 };
-        // q, k or v of a token: product, bias, head norm, rotation.
+        // q, k or v of a token: matrix product, bias, head norm, rotary embedding.
         let project = |h: &[f64], name: &str, position: Option<usize>| -> Vec<f64> {
             let mut y = product(w(name), h);
             if let Some(bias) = get(format!("blk.{layer}.{name}.bias")) {

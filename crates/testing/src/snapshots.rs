@@ -1,4 +1,4 @@
-//! The plan snapshots under `plans/`: what every device gets of every kept model, made with the kernels that it has.
+//! The plan snapshots under `plans/`: the plans of every listed model for every device, with the kernels that exist.
 //! `cargo xtask plans` writes them, tests compare.
 
 use std::fmt::Write as _;

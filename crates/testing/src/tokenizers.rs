@@ -1,5 +1,5 @@
-//! Tokenizers and chat templates of real models against what llama.cpp and the `tokenizers` package made of the same
-//! texts.
+//! Tokenizers and chat templates of real models, compared with the results of llama.cpp and of the `tokenizers` package on
+//! the same texts.
 
 use std::path::{Path, PathBuf};
 
@@ -59,7 +59,7 @@ pub fn tests(models: Option<&Path>) -> Vec<Trial> {
     tests
 }
 
-/// The awkward texts of the goldens.
+/// The difficult texts of the goldens.
 fn texts(goldens: &Value) -> Result<Vec<&str>, Failed> {
     let texts = goldens["strings"].as_array().ok_or("goldens without strings")?;
     Ok(texts.iter().filter_map(Value::as_str).collect())

@@ -1,4 +1,4 @@
-//! Whole models as they are fetched, against what other engines said about them (`crates/testing/reference`).
+//! Whole models as they are fetched, compared with recorded results of other engines (`crates/testing/reference`).
 
 use std::path::PathBuf;
 
@@ -18,19 +18,20 @@ use crate::reference::read as reference;
 /// A model with recorded results.
 #[derive(Clone, Copy)]
 struct Known {
-    /// Name in tests.
+    /// Name of the model in test names.
     name: &'static str,
-    /// Below the folder of models.
+    /// Path below the folder of models.
     path: &'static str,
-    /// Files in `crates/testing/reference`, less `.json`: of llama.cpp, and `.numpy` of a float pass.
+    /// Name of the files in `crates/testing/reference`, without `.json`: llama.cpp's results, and with `.numpy` those of a
+    /// float pass.
     reference: &'static str,
-    /// Perplexity of the float pass.
+    /// Perplexity in the float pass.
     perplexity: f64,
-    /// The set of `cargo xtask models`; none if no package has it.
+    /// The set of `cargo xtask models` that contains the model; none if no package does.
     set: Option<&'static str>,
     /// Largest error of a top logit in f32 against the float pass.
     float: f32,
-    /// How the prompts are read.
+    /// Which of the recorded prompts are rendered chats, by name.
     chat: &'static [&'static str],
 }
 
@@ -71,15 +72,16 @@ const STORIES: Known = Known {
     chat: &[],
 };
 
-/// Perplexity and the best tokens may be off by this part and margin: what `crates/testing/reference/README.md` says of two engines.
+/// Tolerances from `crates/testing/reference/README.md`: the relative error of the perplexity, and the reference's margin (in
+/// logits) above which the best token must be equal.
 const PERPLEXITY: f64 = 0.01;
 const MARGIN: f64 = 1.0;
-/// Steps that must be compared, or the test says nothing.
+/// The fewest steps that must be compared for the test to be meaningful.
 const STEPS: usize = 30;
-/// Tokens of a text whose perplexity a processor that plays a GPU gives.
+/// Tokens of a text whose perplexity is computed on a software GPU.
 const BEGINNING: usize = 128;
 
-/// The tests; the slow ones only if asked for.
+/// All tests of whole models; those that are slow are ignored unless `slow` is set.
 pub fn tests(slow: bool) -> Vec<Trial> {
     let mut out = vec![];
     for known in [STORIES, SMOLLM2] {
@@ -98,7 +100,7 @@ pub fn tests(slow: bool) -> Vec<Trial> {
     if !slow {
         return out;
     }
-    // Qwen's head has 145 MB in planes: where a binding takes 134 MB, as in Mesa's software, it lies in two shards.
+    // Qwen's head takes 145 MB in planes. With bindings of 134 MB, as in Mesa's software Vulkan, it is cut into two shards.
     for known in [SMOLLM2, QWEN] {
         out.push(trial(slow, known, "perplexity is within 1 % (wgpu)", |k| on_gpu(|| perplexity_on_gpu(k))));
         out.push(trial(slow, known, "the best token is the reference's where it is clear (wgpu)", |k| {
@@ -124,7 +126,7 @@ pub fn tests(slow: bool) -> Vec<Trial> {
     out
 }
 
-/// Runs a test where there is an adapter; elsewhere it says so.
+/// Runs a test if there is an adapter; otherwise the test says that there is none.
 fn on_gpu(test: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
     if onetrip_wgpu::adapters().is_empty() {
         println!("not run: there is no adapter");
@@ -133,7 +135,7 @@ fn on_gpu(test: impl Fn() -> Result<(), Failed>) -> Result<(), Failed> {
     test()
 }
 
-/// Where everything runs, a model that can be fetched must be there.
+/// In a run of everything, a model that can be fetched must be present.
 fn trial(slow: bool, known: Known, what: &str, test: fn(Known) -> Result<(), Failed>) -> Trial {
     Trial::ignorable_test(format!("models/{}/{what}", known.name), move || {
         if !path(known.path).is_file() {
@@ -155,10 +157,10 @@ fn resident(name: &str) -> Result<u64, Failed> {
     Ok(kb.ok_or_else(|| format!("no {name} in /proc/self/status"))? * 1024)
 }
 
-/// Loads a model as the command line does, runs a prompt and a few steps, and asks the system for the peak.
+/// Loads a model as the command line does, runs a prompt and a few steps, and reads the peak of resident memory.
 fn memory(known: Known) -> Result<(), Failed> {
     let before = resident("VmRSS")?;
-    // Sets the peak back to what is resident now.
+    // Resets the peak to the memory that is resident now.
     std::fs::write("/proc/self/clear_refs", "5")?;
     let file = path(known.path);
     let size = std::fs::metadata(&file)?.len();
@@ -219,7 +221,7 @@ fn margin(step: &[(usize, f64)]) -> f64 {
     }
 }
 
-/// Two threads: whole models are what the time goes to.
+/// Two threads, since whole models take most of the tests' time.
 fn fast() -> Options {
     Options { threads: 2, ..Options::default() }
 }
@@ -240,7 +242,7 @@ fn token_ids(known: Known) -> Result<(), Failed> {
     let tokenizer = tokenizer(known)?;
     let mut compared = 0;
     for p in prompts(&reference(known.reference)?) {
-        // A rendered chat template brings its own beginning.
+        // A rendered chat template contains the BOS token itself.
         let special = if known.chat.contains(&p.name.as_str()) { Special::TEMPLATE } else { Special::PROMPT };
         let have = tokenizer.encode(&p.text, special)?;
         if have != p.ids {
@@ -264,7 +266,7 @@ fn perplexity_with(known: Known, o: &Options) -> Result<(), Failed> {
     let (have, n) = perplexity_of(&mut open(known, o)?, &tokens)?;
     println!("{}: perplexity {have:.3} over {n} predictions, reference {}", known.name, known.perplexity);
     let off = (have / known.perplexity - 1.0).abs();
-    // The float model has no rounding to excuse.
+    // A float model has no quantization error, so the tolerance is tighter.
     let allowed = if known.name == STORIES.name { 1e-4 } else { PERPLEXITY };
     if n == 511 && off <= allowed {
         Ok(())
@@ -287,8 +289,8 @@ fn perplexity_of(engine: &mut Engine, tokens: &[u32]) -> Result<(f64, usize), Fa
     Ok(((sum / n as f64).exp(), n))
 }
 
-/// On a GPU as the reference has it. A processor that plays the GPU takes minutes for that: there the beginning of the text
-/// is compared with the CPU device.
+/// Perplexity on a GPU, compared with the reference. A software GPU would take minutes for it: there the perplexity of the
+/// beginning of the text is compared with that of the CPU device.
 fn perplexity_on_gpu(known: Known) -> Result<(), Failed> {
     if !is_played() {
         return perplexity_with(known, &fast().on_gpu());
@@ -302,12 +304,12 @@ fn perplexity_on_gpu(known: Known) -> Result<(), Failed> {
     if off <= PERPLEXITY { Ok(()) } else { Err(format!("perplexity {have}, on the CPU {want}").into()) }
 }
 
-/// The first adapter is a processor that plays a GPU.
+/// True if the first adapter is a software GPU.
 fn is_played() -> bool {
     onetrip_wgpu::adapters().first().is_some_and(|a| a.kind == "software")
 }
 
-/// Feeds a prompt and the reference's continuation: logits before each token of the continuation.
+/// Teacher forcing on a prompt and the reference's continuation: returns the logits before each token of the continuation.
 fn fed(engine: &mut Engine, p: &Prompt) -> Result<Vec<Vec<f32>>, Failed> {
     let seq = sequences(engine, 1)?;
     let then = &p.greedy[..p.greedy.len().saturating_sub(1)];
@@ -326,7 +328,7 @@ fn teacher_with(known: Known, o: &Options) -> Result<(), Failed> {
     let (mut compared, mut equal, mut all) = (0, 0, 0);
     let is_played = o.gpu && is_played();
     for p in prompts(&reference(known.reference)?) {
-        // As many as are asked for, where each takes long.
+        // Where a step takes long, only as many steps as the test needs.
         if is_played && compared >= STEPS {
             break;
         }
@@ -350,7 +352,7 @@ fn teacher_with(known: Known, o: &Options) -> Result<(), Failed> {
     if compared >= STEPS { Ok(()) } else { Err(format!("only {compared} steps compared").into()) }
 }
 
-/// The text may part from the reference's where its two best tokens were near each other, and nowhere else.
+/// A greedy text may diverge from the reference's only where the reference's two best tokens are close to each other.
 fn text(known: Known) -> Result<(), Failed> {
     let mut engine = open(known, &fast())?;
     let tokenizer = tokenizer(known)?;
@@ -443,12 +445,14 @@ fn stories_folder(known: Known) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The same arithmetic in other launches: rules may change where f32 rounds, yet today every one gives the same bits on
-/// these models, and a difference would show by turning int8 quants (up to 0.7 of a logit when one sum was in another order).
+/// Rules move the same arithmetic to other launches. They may change where f32 rounds, but today all of them give bitwise the
+/// same logits on these models. A difference would be visible, since it changes int8 quants of activations (up to 0.7 of a
+/// logit when one sum was in another order).
 fn rules(known: Known) -> Result<(), Failed> {
     let all: Vec<Prompt> = prompts(&reference(known.reference)?).collect();
     let p = all.iter().max_by_key(|p| p.ids.len()).ok_or("no prompts")?;
-    // SmolLM2 alone with every rule, and all rules up to each (some find only what another made): loading takes the time.
+    // Only SmolLM2 runs with each rule alone and with all rules up to each (some rules find only what another made), since
+    // loading takes most of the time.
     let names: Vec<String> = RULES.iter().filter(|_| known.name == SMOLLM2.name).map(|r| r.name.to_string()).collect();
     let up_to: Vec<Fuse> = (2..names.len()).map(|n| Fuse::Some(names[..n].to_vec())).collect();
     for o in [fast(), Options { threads: 2, ..Options::f32() }] {

@@ -1,5 +1,5 @@
-//! The way of one token, as ARCHITECTURE.md lists it: each step is a function that the step before calls, so whoever reads
-//! the list from top to bottom reads the program in the order in which it runs.
+//! The path of one token through the program, as ARCHITECTURE.md lists it. Each step is a function that an earlier step calls,
+//! so that the list from top to bottom has the program's functions in the order in which they run.
 //!
 //! A step is an item of the numbered list below the heading [`HEADING`]:
 //!
@@ -7,10 +7,10 @@
 //! 4. `crates/engine/src/scheduler.rs` · `Scheduler::next` (from 3, as `scheduler.next`): what it does
 //! ```
 //!
-//! `from N` says which step calls it, where that is not the one before; `as` how the call reads, where a name is too
-//! common to be looked for alone or a function is called through a pointer. A call counts in the step's own function, in
-//! functions of its file that it calls, and in macros. A file that is no Rust (a kernel) is called where it is included.
-//! A constant is called where it is named.
+//! `from N` names the calling step if it is not the one before. `as` gives the text of the call, for a function whose name is
+//! too common to search for or that is called through a pointer. Calls are looked for in the step's own function, in functions
+//! of its file that it calls, and in macros. A file that is not Rust (a kernel) counts as called where it is included, and a
+//! constant where it is named.
 
 mod source;
 
@@ -35,7 +35,7 @@ pub struct Step {
     pub function: String,
     /// The step that calls it, by its place in the list from 0; none for the first.
     pub from: Option<usize>,
-    /// How the call reads, where its name alone does not say it.
+    /// Text of the call, where it is not the name alone.
     pub called_as: Option<String>,
 }
 
@@ -88,13 +88,13 @@ fn step(text: &str, number: usize) -> Result<Step> {
     Ok(Step { path, function, from, called_as })
 }
 
-/// What is wrong with the list of `tree`'s ARCHITECTURE.md and its drawing, a text each.
+/// The errors in the list of `tree`'s ARCHITECTURE.md and in its drawing, one text each.
 pub fn findings(tree: &Tree) -> Result<Vec<String>> {
     let page = tree.text(PAGE).with_context(|| format!("there is no {PAGE}"))?;
     let steps = steps(page)?;
     let mut found = turns(&steps);
     let mut functions = Functions::default();
-    // How far each step's calls are used up: the next step that it calls comes behind.
+    // For each step the position of its last call that was matched: the next step that it calls must come after it.
     let mut reached: Vec<usize> = vec![0; steps.len()];
     for (n, step) in steps.iter().enumerate() {
         let Some(text) = tree.text(&step.path) else {
@@ -170,7 +170,7 @@ fn joined(file: &str, relative: &str) -> String {
     parts.join("/")
 }
 
-/// Nobody turns back: a file that was left is not entered again, and who calls a step is still being read.
+/// The order never goes back: a file that was left is not entered again, and the caller of a step has not been left yet.
 fn turns(steps: &[Step]) -> Vec<String> {
     let mut found = vec![];
     let mut open: Vec<usize> = vec![];

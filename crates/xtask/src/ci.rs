@@ -1,8 +1,8 @@
-//! `cargo xtask ci`: everything that must hold before a change is merged, on a machine that is set up for it. Every part runs,
-//! even after a failed one; the summary names each with its time and its budget (`ci/budget.toml`). No part fails by
-//! time. Checks that take longer are parts of [`crate::long`].
+//! `cargo xtask ci`: all checks that must pass before a change is merged, on a machine that is set up for them. Every check
+//! runs, even after another one failed; the summary has the time of each beside its budget (`ci/budget.toml`). Exceeding a
+//! budget is not a failure. Checks that take longer are in [`crate::long`].
 //!
-//! All is built in the test profile, with the features of the whole workspace, so that nothing is built twice.
+//! Everything is built in the test profile with the features of the whole workspace, so that nothing is built twice.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// What a part starts.
+/// The program that a command of a check runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Program {
     /// Cargo.
     Cargo,
     /// A task of this program.
     Task,
-    /// The binary `onetrip` as the tests have built it.
+    /// The binary `onetrip` in the profile of the tests.
     Onetrip,
 }
 
@@ -31,7 +31,7 @@ pub struct Part {
     pub commands: Vec<(Program, Vec<String>)>,
 }
 
-/// Tests of whole models, and the kernels of every generation of GPUs: what `cargo test` leaves out.
+/// The flag for the tests that `cargo test` leaves out: whole models, and the kernels of every GPU generation.
 const MODELS: [&str; 5] = ["test", "--workspace", "--quiet", "--test", "parity"];
 
 /// Parts that always run: name, program, arguments. Models come before the tests, so that the tests which need one run
@@ -44,11 +44,11 @@ const FIXED: [(&str, Program, &[&str]); 5] = [
     ("tidy", Program::Task, &["tidy"]),
 ];
 
-/// What of the tests needs `--include-models`, by the beginnings of their names. A test among them holds that each begins some
-/// and that there are no others.
+/// Prefixes of the names of tests that need `--include-models`. A test verifies that each prefix matches some test and that
+/// no other test needs the flag.
 pub const WITH_MODELS: [&str; 2] = ["models/", "plans/cuda compiles"];
 
-/// Builds the binary as `cargo test` does, and so builds nothing where that has run.
+/// Builds the binary with the settings of `cargo test`, so that nothing is built if that has run.
 const BUILD: [&str; 6] = ["test", "--workspace", "--quiet", "--no-run", "--test", "cli"];
 
 /// Folder of count gates; each file is handed to `onetrip count --gate`.
@@ -79,7 +79,7 @@ pub fn parts(root: &Path, models: &Path) -> Result<Vec<Part>> {
         let text = std::fs::read_to_string(gate).with_context(|| format!("cannot read the gate {file}"))?;
         let mut args = own(&["count", "--gate"]);
         args.push(format!("{GATES}/{file}"));
-        // What the program has by name is no file.
+        // A model that is part of the program is not a file.
         let is_file = |model: &String| model != "tiny" && !model.contains(':');
         if let Some(model) = gate_model(&text).filter(is_file) {
             args.extend(["--model".to_owned(), models.join(model).to_string_lossy().into_owned()]);

@@ -1,8 +1,8 @@
 //! `cargo xtask listing`: writes the shipped node listing under `listings/` again.
 //!
-//! It was not dumped: the engine's nodes were counted and their order in a layer noted, and this writes them out for
-//! every layer with the model's published sizes. Parts have the names of our own page of the model, so that the two
-//! plans can be read side by side. `docs/listing.md` describes the form.
+//! The listing is not a dump of the other engine: its nodes were counted and their order in a layer noted, and this task writes
+//! them out for every layer with the model's published sizes. Nodes have the names of onetrip's own model definition, so that
+//! the two plans can be compared side by side. `docs/listing.md` describes the format.
 
 use std::fmt::{Display, Write as _};
 use std::path::Path;
@@ -13,26 +13,26 @@ use anyhow::{Context, Result};
 pub const PATH: &str = "listings/qwen3.5-9b-ggml-2026-04.txt";
 
 const LAYERS: usize = 32;
-/// One layer of so many has attention, the others a delta net.
+/// One layer in every `PERIOD` has attention, the others have a delta net.
 const PERIOD: usize = 4;
 const WIDTH: usize = 4096;
 const FFN: usize = 12_288;
 const VOCABULARY: usize = 248_320;
 const CONTEXT: usize = 256;
-/// Attention: query heads, key/value heads, numbers of a head, numbers of it that are rotated.
+/// Attention: query heads, key/value heads, elements of a head, and how many of them are rotated.
 const HEADS: usize = 16;
 const KV_HEADS: usize = 4;
 const DIM: usize = 256;
 const ROTATED: usize = 64;
-/// Delta net: key heads, value heads, numbers of a head, taps of the convolution.
+/// Delta net: key heads, value heads, elements of a head, taps of the convolution.
 const K_HEADS: usize = 16;
 const V_HEADS: usize = 32;
 const STATE: usize = 128;
 const TAPS: usize = 4;
-/// Numbers of a row of values, and of q, k and v together.
+/// Elements in a row of values, and in a row of q, k and v together.
 const INNER: usize = V_HEADS * STATE;
 const PACKED: usize = 2 * K_HEADS * STATE + INNER;
-/// Numbers of a sequence's two states.
+/// Elements of a sequence's two states.
 const CONV_STATE: usize = (TAPS - 1) * PACKED;
 const DELTA_STATE: usize = INNER * STATE;
 
@@ -46,7 +46,7 @@ date 2026-04
 phase decode
 ";
 
-/// A listing in the making.
+/// Builder of the listing.
 #[derive(Default)]
 struct Listing {
     out: String,
@@ -63,7 +63,7 @@ impl Listing {
         format!("{}{part}", self.prefix)
     }
 
-    /// A node of a part of the layer; gives its name.
+    /// Adds a node with a name within the layer and returns its full name.
     fn node(&mut self, part: &str, op: &str, ins: &[&str], shape: impl Display) -> String {
         let name = self.named(part);
         self.line(format_args!("node {name} {op} {} {shape}", ins.join(" ")));
@@ -157,7 +157,7 @@ impl Listing {
     fn attention(&mut self, h: &str, layer: usize) -> String {
         let (q_heads, kv_heads) = (format!("f32[{DIM},{HEADS}]"), format!("f32[{DIM},{KV_HEADS}]"));
         let packed = self.matmul("attn_q", h, 2 * HEADS * DIM);
-        // A head's query and its gate lie side by side.
+        // The query and the gate of a head are adjacent.
         let strides = format!("strides=4,{}", 8 * DIM);
         let q = self.view("attn_queries", &packed, format_args!("{q_heads} {strides}"));
         let q = self.norm("attn_q_norm", &q, &q_heads);
@@ -176,13 +176,13 @@ impl Listing {
             let row = self.view(&format!("{part}_row"), &x, f32(KV_HEADS * DIM));
             let shape = format!("f16[{},{CONTEXT}]", KV_HEADS * DIM);
             self.node(part, "SET_ROWS", &[&row, "cache_rows", &cache], shape);
-            // Heads apart: [dim, positions, heads].
+            // Layout by heads: [dim, positions, heads].
             let strides = format!("strides=2,{},{}", 2 * KV_HEADS * DIM, 2 * DIM);
             let shape = format!("f16[{DIM},{CONTEXT},{KV_HEADS}] {strides}");
             seen.push(self.view(&format!("{part}_heads"), &cache, shape));
         }
         if layer + 1 == PERIOD {
-            // Once for all layers, where the first of them needs it.
+            // Added once for all layers, before its first use.
             let prefix = std::mem::take(&mut self.prefix);
             self.node("mask_f16", "CPY", &["mask"], format_args!("f16[{CONTEXT}]"));
             self.prefix = prefix;
@@ -201,7 +201,7 @@ impl Listing {
         let h = self.norm("attn_norm", &x, &row);
         let mut o = if is_attention(layer) { self.attention(&h, layer) } else { self.delta_net(&h, layer) };
         if layer + 1 == LAYERS {
-            // Only the rows whose logits are wanted go on.
+            // Gathers the rows whose logits are wanted.
             o = self.node("attn_rows", "GET_ROWS", &[&o, "logit_rows"], &row);
             x = self.node("residual_rows", "GET_ROWS", &[&x, "logit_rows"], &row);
         }

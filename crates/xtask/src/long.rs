@@ -1,5 +1,5 @@
-//! `cargo xtask long`: what never runs in CI, because it takes long, needs a GPU, another engine, or a quiet machine. Each
-//! part says where its output belongs; whoever runs it commits that.
+//! `cargo xtask long`: checks that never run in CI, because they take long or need a GPU, another engine, or an idle machine.
+//! Each check says where its output belongs; whoever runs it commits the output.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -15,7 +15,7 @@ const FUZZ_SECONDS: u64 = 600;
 pub struct Part {
     /// Its name on the command line.
     pub name: String,
-    /// What it does.
+    /// One sentence on the check's purpose.
     pub about: String,
     /// Arguments that it needs after `--`, as a pattern; empty where it needs none.
     pub wants: &'static str,
@@ -23,7 +23,7 @@ pub struct Part {
     pub output: &'static str,
     /// The program, from the root of the checkout, and its first arguments; those of the command line follow.
     pub command: Vec<String>,
-    /// It runs the release binary, which is built before.
+    /// True if the check runs the release binary, which is then built first.
     pub needs_binary: bool,
 }
 
@@ -165,7 +165,7 @@ pub fn run(root: &Path, parts: &[Part], name: &str, arguments: &[String]) -> Res
     let mut command = Command::new(&path);
     command.args(first).args(arguments).current_dir(root).stdin(Stdio::null());
     if name.starts_with("fuzz-") {
-        // Sanitizers are for nightly compilers; this lets a stable one have them.
+        // Sanitizers need a nightly compiler; this variable allows them with a stable one.
         command.env("RUSTC_BOOTSTRAP", "1");
     }
     let passed = command.status().with_context(|| format!("cannot start {}", path.display()))?.success();

@@ -1,5 +1,5 @@
-//! `onetrip calibrate`: measures a device of this machine once and stores what the cost model interpolates in. How the CPU
-//! is measured stands here, how a GPU is in [`gpu`].
+//! `onetrip calibrate`: measures a device of this machine once and stores the curves in which the cost model interpolates.
+//! The CPU is measured here, a GPU in [`gpu`].
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -34,7 +34,7 @@ mod store;
 pub use store::CalibrateArgs;
 use store::{Curves, slug, store};
 
-/// Memory that stands for weights, in large pages as a model's are.
+/// Memory that serves as weights, in huge pages like the weights of a model.
 struct Arena {
     memory: Arc<Mmap>,
 }
@@ -48,7 +48,7 @@ impl AsRef<[u8]> for Part {
     }
 }
 
-/// Largest working set of the read bandwidth.
+/// Largest working set, in bytes, for which read bandwidth is measured.
 const LARGEST_SET: usize = 256 << 20;
 /// What comes before each measurement: workers wake, and the system spreads them over the processors.
 const WARM_UP: Duration = Duration::from_millis(8);
@@ -57,9 +57,9 @@ impl Arena {
     fn new() -> std::io::Result<Arena> {
         let mut memory = MmapMut::map_anon(LARGEST_SET.max((MOST_BYTES + FLUSH_BYTES) as usize + (16 << 20)))?;
         #[cfg(target_os = "linux")]
-        // Refused by systems without large pages: then small ones do, here as for a model.
+        // Systems without huge pages refuse this; then small pages are used, as for a model.
         let _ = memory.advise(memmap2::Advice::HugePage);
-        // Written once, so that every page is memory of its own. Zeros are a number in every format.
+        // Every page is written once, so that it is backed by memory of its own. Zeros are valid values in every format.
         memory.fill(0);
         Ok(Arena { memory: Arc::new(memory.make_read_only()?) })
     }
@@ -110,7 +110,7 @@ pub fn main(args: CalibrateArgs, out: &Out) -> Result<(), Fail> {
         let mut device = device.map_err(|e| work("cannot start the threads", &e))?;
         for (n, probe) in all.iter_mut().enumerate() {
             progress(&mut bar, "measuring", turn * total + n, counts.len() * total);
-            // What one worker does by itself takes as long whatever the others do.
+            // Work of a single worker takes equally long with any number of threads.
             let is_alone = probe.is_alone();
             if is_alone && threads > 1 {
                 continue;
@@ -250,7 +250,7 @@ fn bytes_as_numbers(page: &[u8; 4096]) -> &[f32] {
     bytemuck::cast_slice(page)
 }
 
-/// The host's share: rotary tables, µs a pair and position.
+/// The host's time for rotary tables: µs for each pair and position.
 fn host(curves: &mut Curves, repeat: usize) {
     const PAIRS: usize = 64;
     const POSITIONS: usize = 64;

@@ -5,12 +5,12 @@
 //! the rows that are more than 25 % off; `hardware` names the profile. Where the driver offers no time stamps, times of rows,
 //! `gaps_us` and `unexplained_us` are null.
 //!
-//! Where runs are submitted ahead, stamps hold dispatches back that would begin early. Where rows are short too, `kinds`
-//! has what the rows of each kind add to a tick ([`marginal_cost`]), `tick_us` is a tick among others in a row, and predictions are
-//! held against these; elsewhere against the stamps and `as_run_us`.
+//! On devices whose runs are submitted ahead, stamps delay dispatches that would otherwise begin early. If dispatches are short
+//! there too, `kinds` has the marginal cost of each kind of dispatch ([`marginal_cost`]), `tick_us` is the time of a tick among
+//! back-to-back ticks, and predictions are compared with these; otherwise they are compared with the stamps and `as_run_us`.
 //!
-//! `host_us` is measured apart from the stamps: writing the parameters, encoding until the first submission, and submitting
-//! and waiting, which a run of the same plan without its rows costs as well.
+//! `host_us` is measured separately from the stamps: writing the parameters, encoding until the first submission, and
+//! submitting and waiting, which are measured with a run of the same plan without its dispatches.
 
 mod marginal_cost;
 
@@ -35,9 +35,9 @@ use crate::support::{device, load, machine};
 
 /// Runs before any is measured.
 const WARM_UP: usize = 3;
-/// Rows that take longer than this on average are hardly longer with stamps around them.
+/// Stamps hardly change the time of dispatches that take longer than this on average.
 const SHORT_S: f64 = 5e-5;
-/// Medians of fewer runs are not honest.
+/// A median of fewer runs is not reliable.
 const LEAST_REPEATS: usize = 5;
 
 /// Flags of `profile`.
@@ -182,7 +182,7 @@ fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, F
     let mut batch = engine.shaped_batch(step.bind())?;
     let recorded = engine.record_with(step.key(), &mut Stamps)?;
     let empty = engine.record_rows(step.key(), &|_| false)?;
-    // A device that runs to the end by itself has nothing submitted.
+    // A device on which `submit` runs to the end has nothing submitted.
     let hands_over = engine.device().in_flight() > 1;
     let mut m = Measured {
         rows: vec![vec![]; recorded.plan.dispatches.len()],
@@ -193,7 +193,7 @@ fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, F
         unexplained: vec![],
     };
     for run in 0..WARM_UP + repeat {
-        // In turns, so that a slow moment of the machine hits all alike.
+        // The measurements alternate, so that a slow moment of the machine affects all of them.
         let as_run = engine.time_step(&mut batch)?;
         let before = engine.device().host_time().ahead;
         let empty = if hands_over { engine.submit(&empty, &mut batch)?.1 } else { 0.0 };
@@ -204,14 +204,14 @@ fn measure(engine: &mut Engine, step: Step, repeat: usize) -> Result<Measured, F
         let (times, gaps) = dispatch_times(stamps);
         // Until the first dispatch: operands are looked up, workers wake.
         let first = stamps.first().copied().unwrap_or(0.0);
-        // The host's part, on its own: writing the parameters, which every run has in it.
+        // The host's time for writing the parameters, which is a part of every run, is measured alone.
         let start = Instant::now();
         batch.fill_rope(&recorded.plan.ropes);
         let parameters = start.elapsed().as_secs_f64();
         if run < WARM_UP {
             continue;
         }
-        // What the run without rows took contains its own parameters and encoding.
+        // The time of the run without dispatches includes writing its own parameters and its encoding.
         let host = [
             parameters,
             ahead.saturating_sub(idle).as_secs_f64(),
@@ -236,7 +236,7 @@ struct Row<'a> {
     time: Option<Spread>,
     bytes: u64,
     flops: u64,
-    /// What it adds to a tick, in µs; none where that is what the stamps say.
+    /// Marginal cost in µs; none where the stamps' time is used instead.
     marginal: Option<f64>,
     /// In µs.
     predicted: Option<f64>,

@@ -1,4 +1,4 @@
-//! What rules are worth before anything runs: `explain --ladder` and `explain --what-if`.
+//! Predicted gains of rules without running a plan: `explain --ladder` and `explain --what-if`.
 
 use onetrip_core::fuse::{Fuse, RULES};
 use onetrip_cost::merge::merge;
@@ -35,7 +35,7 @@ impl WhatIf {
     }
 }
 
-/// One rung.
+/// One rung of the ladder: the plan after one more rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rung {
     /// The rule; none for the plan without rules.
@@ -52,7 +52,7 @@ pub struct Rung {
     pub us: Option<f64>,
 }
 
-/// The rungs: no rule, then one more at a time.
+/// The rungs: the plan without rules, then with one more rule at a time.
 pub fn rungs(model: &mut Planned, step: Step, assume: bool, pricer: Option<&Pricer>) -> Result<Vec<Rung>, Fail> {
     let rung = |rule: Option<(&'static str, &'static str)>, plan: &Plan| {
         let ledger = plan.ledger(step.bind());
@@ -83,7 +83,7 @@ pub fn rungs(model: &mut Planned, step: Step, assume: bool, pricer: Option<&Pric
     Ok(all)
 }
 
-/// What each rung saved of the one before: dispatches, bytes, µs. Negative where it made things worse.
+/// Dispatches, bytes and µs that each rung saves compared with the one before; negative if they increased.
 pub fn saved(rungs: &[Rung]) -> Vec<(i64, i64, Option<f64>)> {
     let step = |pair: &[Rung]| {
         let (a, b) = (&pair[0], &pair[1]);

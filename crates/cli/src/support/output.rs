@@ -1,4 +1,4 @@
-//! Everything that is printed. Nothing here panics on a closed pipe.
+//! Output on stdout. No function here panics on a closed pipe.
 
 use std::io::Write;
 
@@ -128,7 +128,7 @@ pub fn seconds(s: f64) -> String {
     }
 }
 
-/// Three digits or a whole number: `0.93`, `41.2`, `3100`.
+/// Formats a number with three significant digits, or as an integer if it has more: `0.93`, `41.2`, `3100`.
 pub fn rate(x: f64) -> String {
     match x {
         x if !x.is_finite() => "–".into(),

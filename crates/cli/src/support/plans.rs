@@ -1,4 +1,4 @@
-//! The plan that `explain`, `count` and `profile` look at.
+//! The step and the plan that `explain`, `count` and `profile` work on.
 
 use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::PlanKey;
@@ -16,12 +16,12 @@ const DECODE_CONTEXT: usize = 256;
 /// Tokens of a prefill step where none are given.
 const PREFILL_TOKENS: usize = 512;
 
-/// The largest number of tokens in a step, and the largest product of it and the positions: beyond them counts of bytes
-/// and operations do not fit 64 bits.
+/// The most tokens of a step, and the largest product of tokens and positions: with larger ones, counts of bytes and operations
+/// would not fit 64 bits.
 const MOST_ROWS: usize = 100_000_000;
 const MOST_SEEN: usize = 1 << 40;
 
-/// A step, all choices made.
+/// A step with all of its sizes chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Its phase.
@@ -68,7 +68,7 @@ impl Step {
         Ok(Step { phase, prompt, context, batch })
     }
 
-    /// The step of a listing: it is one step, and flags can ask for no other.
+    /// The step of a listing, which has exactly one; flags cannot ask for another.
     pub fn recorded(head: &Head, args: &PlanArgs) -> Result<Step, Fail> {
         let step = Step {
             phase: if head.is_decode { Phase::Decode } else { Phase::Prefill },
@@ -91,7 +91,7 @@ impl Step {
         Ok(step)
     }
 
-    /// Says on stderr where no other command would run this as one step. For after what can fail.
+    /// Prints a note on stderr if no other command would run this as one step. Called after everything that can fail.
     pub fn note(self, target: Target) {
         let (rows, most) = (self.prompt.saturating_mul(self.batch), target.step_rows());
         if rows > most {

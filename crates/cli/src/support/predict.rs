@@ -1,4 +1,4 @@
-//! Which profile predicts, and the predicted side of `explain` and `profile`.
+//! Choice of the profile for predictions, and the predicted figures of `explain` and `profile`.
 
 use clap::Args;
 use onetrip_cost::{Kind, Pricer, Profile};
@@ -19,7 +19,7 @@ pub struct HardwareArgs {
     pub hardware: Option<String>,
 }
 
-/// A profile, or why there is none; that is said, and is no error unless one was asked for.
+/// A profile, or the reason why there is none, which is printed; it is an error only if the user asked for a profile.
 pub enum Hardware {
     /// Predict with this.
     Known(Box<Profile>),
@@ -27,7 +27,7 @@ pub enum Hardware {
     Unknown(String),
 }
 
-/// Which profiles are of devices of a kind.
+/// Selects the profiles of one kind of device.
 fn profile_kind(kind: DeviceKind) -> Kind {
     match kind {
         DeviceKind::Cpu => Kind::Cpu,
@@ -95,12 +95,12 @@ impl Hardware {
     }
 }
 
-/// How far a prediction is off, as a share of the measurement: 0.1 is 10 % too high.
+/// Relative error of a prediction: 0.1 is 10 % above the measurement.
 pub fn off(predicted: f64, measured: f64) -> Option<f64> {
     (measured > 0.0).then(|| predicted / measured - 1.0)
 }
 
-/// More than this is a finding to explain.
+/// A relative error above this is a finding that has to be explained.
 pub const FINDING: f64 = 0.25;
 
 /// `+12 %`, and a mark where it is a finding.

@@ -1,4 +1,4 @@
-//! From what a user gives (text, stdin, messages) to the token ids of a prompt.
+//! Turns the user's input (text, stdin, messages) into the token ids of a prompt.
 
 use std::io::{IsTerminal, Read};
 
@@ -9,7 +9,7 @@ use onetrip_engine::tokenizer::{Special, Tokenizer};
 use crate::support::fail::Fail;
 use crate::support::load::IDS_INSTEAD;
 
-/// Positions there is room for, unless the model has fewer or the text needs more.
+/// Default context length in positions, unless the model has fewer or the text needs more.
 const USUAL_CONTEXT: usize = 4096;
 
 /// The longest text on stdin in bytes: some twenty times the longest context of any model.
@@ -94,8 +94,8 @@ pub fn conversation(
     encode(tokenizer, &text, Special::TEMPLATE)
 }
 
-/// Positions to make room for: what was asked for, or the usual number, more for a longer text, never above what the
-/// model was trained for.
+/// Context length in positions: the requested one, or the default (more for a longer text), but never more than the model
+/// was trained for.
 pub fn context(asked: Option<usize>, config: &Config, needed: usize) -> usize {
     asked.unwrap_or(USUAL_CONTEXT.max(needed).min(config.context))
 }

@@ -1,4 +1,4 @@
-//! What to give instead: libraries say what is wrong, and this adds the flags that put it right.
+//! Advice in error messages: libraries report the cause, and this module adds the flags that avoid it.
 
 use onetrip_engine::memory::{Fits, MemoryError};
 use onetrip_engine::profiles::FindError;

@@ -24,7 +24,7 @@ impl Spread {
         Some(Spread { median, min, max })
     }
 
-    /// Each times a factor.
+    /// All three multiplied by a factor.
     pub fn scaled(self, factor: f64) -> Spread {
         Spread { median: self.median * factor, min: self.min * factor, max: self.max * factor }
     }
@@ -36,11 +36,11 @@ const T99: [f64; 30] = [
     2.898, 2.878, 2.861, 2.845, 2.831, 2.819, 2.807, 2.797, 2.787, 2.779, 2.771, 2.763, 2.756, 2.750,
 ];
 
-/// The smallest difference that counts.
+/// The smallest relative difference that is significant.
 const NOTABLE: f64 = 0.01;
 
-/// One word on ratios of times, other ÷ this, of interleaved pairs: `faster` (this is), `slower`, or `coin flip` where the
-/// 99 % interval of the ratio contains 1 or the difference is under 1 %.
+/// A verdict on the ratios of times, other ÷ this, of interleaved pairs: `faster` if this one is faster, `slower`, or
+/// `coin flip` if the 99 % confidence interval of the ratio contains 1 or the difference is under 1 %.
 pub fn verdict(ratios: &[f64]) -> &'static str {
     let logs: Vec<f64> = ratios.iter().map(|r| r.ln()).collect();
     let n = logs.len();

@@ -1,15 +1,15 @@
-//! Texts that mean nothing, for measuring: their ids, and running them.
+//! Synthetic prompts for measurements: their token ids, and running them.
 
 use onetrip_engine::step::Engine;
 
 use crate::support::fail::Fail;
 
-/// Ids that any vocabulary has, and no two texts alike.
+/// Token ids that every vocabulary has; each text differs from the others.
 pub fn ids(n: usize, text: usize, vocabulary: usize) -> Vec<u32> {
     (0..n).map(|i| ((i * 7 + text * 31 + 1) % vocabulary.max(1)) as u32).collect()
 }
 
-/// Puts new texts in; gives their sequences.
+/// Adds new texts to the engine and returns their sequences.
 pub fn begin(engine: &mut Engine, texts: &[Vec<u32>]) -> Result<Vec<usize>, Fail> {
     let mut sequences = vec![];
     for text in texts {

@@ -1,7 +1,7 @@
-//! Kernels as C++: many to a translation unit, compiled once in a process by all its processors.
+//! CUDA kernels compiled as C++ for the emulator: many in one translation unit, each compiled once in a process, in parallel.
 //!
-//! Headers, the compiler's start and the linker take most of the time that one kernel does: side by side in namespaces they
-//! share it. Every name that a kernel defines for the preprocessor ends with it.
+//! Headers, the start of the compiler and the linker take most of the time of one kernel, so kernels share a translation unit,
+//! each in a namespace of its own. Every macro that a kernel defines is undefined after it.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fmt::Write as _;
@@ -14,24 +14,24 @@ use onetrip_core::codegen::cuda::{MACHINE, TENSOR};
 use onetrip_ir::kernel::{Code, Text};
 use onetrip_ir::plan::Plan;
 
-/// Bytes of a thread's stack: some cache lines over a multiple of a page, or all threads would meet in a few sets of the
-/// cache.
+/// Bytes of a thread's stack: some cache lines more than a multiple of a page, since otherwise the stacks of all threads would
+/// map to the same few sets of the cache.
 const STACK: usize = (96 << 10) + 5 * 64;
 /// Threads of the largest block.
 const MOST_THREADS: usize = 1024;
-/// Bytes of the stacks that a launch wants.
+/// Bytes of all stacks that a launch needs.
 pub(super) const STACKS: usize = STACK * MOST_THREADS;
 
-/// Kernels of a unit: enough that headers count little, few enough that all processors have units to compile.
+/// Kernels in a unit: enough to amortize the headers, few enough that every processor has units to compile.
 const TOGETHER: usize = 12;
 
 type Launch = unsafe extern "C" fn(*const *mut u8, u32, *mut u8);
 
-/// A unit that is loaded.
+/// A loaded translation unit.
 struct Unit {
-    /// What its kernels' code lies in.
+    /// The shared library with the kernels' code.
     _library: Library,
-    /// Its kernels share one machine.
+    /// A lock, since the kernels of a unit share one emulated machine.
     machine: Mutex<()>,
 }
 
@@ -42,21 +42,21 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Runs it.
+    /// Runs the kernel.
     ///
     /// # Safety
-    /// `args` are as many and as large as the kernel's text takes them to be; `stacks` are [`STACKS`] bytes.
+    /// `args` match the kernel's parameters in number and size; `stacks` points to [`STACKS`] bytes.
     pub(super) unsafe fn launch(&self, args: &[*mut u8], groups: u32, stacks: *mut u8) {
         let _machine = self.unit.machine.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the unit is loaded, nothing else runs on its machine; the rest is the caller's promise.
+        // SAFETY: the unit is loaded and nothing else runs on its machine; the caller vouches for the arguments.
         unsafe { (self.launch)(args.as_ptr(), groups, stacks) }
     }
 }
 
-/// A kernel, or the compiler's words.
+/// A kernel, or the compiler's message.
 type Compiled = Result<Arc<Kernel>, String>;
 
-/// All that were compiled in this process, by their text.
+/// All kernels that were compiled in this process, by their text.
 static COMPILED: Mutex<Option<HashMap<Arc<Text>, Compiled>>> = Mutex::new(None);
 
 /// Texts of a plan.
@@ -71,7 +71,7 @@ pub(super) fn texts(plan: &Plan) -> impl Iterator<Item = &Arc<Text>> {
 pub(super) fn compile(texts: &[Arc<Text>]) -> Vec<Compiled> {
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
     let compiled = compiled.get_or_insert_default();
-    // In order, so that a unit is the same in every run.
+    // Sorted, so that a unit has the same kernels in every run.
     let mut new: Vec<Arc<Text>> = vec![];
     let mut seen: HashSet<&Arc<Text>> = HashSet::new();
     new.extend(texts.iter().filter(|text| !compiled.contains_key(*text) && seen.insert(text)).cloned());
@@ -79,7 +79,7 @@ pub(super) fn compile(texts: &[Arc<Text>]) -> Vec<Compiled> {
     texts.iter().map(|text| compiled[text].clone()).collect()
 }
 
-/// Compiles texts that differ.
+/// Compiles distinct texts.
 fn in_units(texts: &[Arc<Text>]) -> Vec<(Arc<Text>, Compiled)> {
     let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
     let each = texts.len().div_ceil(workers).clamp(1, TOGETHER);
@@ -98,7 +98,7 @@ fn in_units(texts: &[Arc<Text>]) -> Vec<(Arc<Text>, Compiled)> {
     done.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kernels of one unit. If it does not compile, its halves may: in the end only the kernels that are wrong are without.
+/// Compiles one unit. If that fails, its halves are compiled separately, so that in the end only the faulty kernels fail.
 fn unit(texts: &[Arc<Text>]) -> Vec<Compiled> {
     match (load(texts), texts) {
         (Ok(kernels), _) => kernels.into_iter().map(|kernel| Ok(Arc::new(kernel))).collect(),
@@ -110,9 +110,9 @@ fn unit(texts: &[Arc<Text>]) -> Vec<Compiled> {
     }
 }
 
-/// The same, or what is wrong with them all.
+/// The kernels of one unit, or the compiler's message for the whole unit.
 fn load(texts: &[Arc<Text>]) -> Result<Vec<Kernel>, String> {
-    // The file may go once it is loaded.
+    // The file can be deleted once it is loaded.
     let folder = tempfile::tempdir().map_err(|e| format!("no folder for a kernel: {e}"))?;
     let (path, library) = (folder.path().join("unit.cpp"), folder.path().join("unit.so"));
     std::fs::write(&path, source(texts)).map_err(|e| format!("{}: {e}", path.display()))?;
@@ -144,10 +144,10 @@ fn run_compiler(source: &Path, library: &Path) -> Result<(), String> {
         "-shared",
         "-w",
         "-fno-strict-aliasing",
-        // A GPU takes no load that is not aligned; a processor would.
+        // A GPU faults on a misaligned load, but a processor does not, so alignment is checked.
         "-fsanitize=alignment",
         "-fno-sanitize-recover=alignment",
-        // Libraries that run side by side have nothing in common.
+        // Libraries that are loaded at the same time must not share symbols.
         "-fno-gnu-unique",
     ];
     let made =

@@ -1,5 +1,5 @@
-//! The MSL that Metal gets of some kernels, kept short: the signature, the bindings, the workgroup and a hash of the text.
-//! The text itself is written to the target folder, by `cargo xtask docs` and where a test finds another one.
+//! The MSL of some kernels in a short form: the signature, the bindings, the workgroup size and a hash of the text. The text
+//! itself is written to the target folder, by `cargo xtask docs` and by a test that finds a different text.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -21,7 +21,7 @@ What Metal gets of the hot kernels: naga's translation of each to MSL. Written b
 below target/msl, too; a test compares. The hash is of the text: with another one, read the old and the new text.
 ";
 
-/// A kernel as Metal gets it.
+/// A kernel translated to MSL.
 pub struct Kernel {
     name: String,
     /// Its lines in the table.
@@ -52,7 +52,7 @@ impl Kernel {
     }
 }
 
-/// The kernels of these names, each of an op: of each the shortest text that a case gives.
+/// The kernels of these names; for each one the shortest text among the op's cases.
 pub fn kernels(wanted: &[(&str, &str)]) -> Result<Vec<Kernel>, Failed> {
     let mut shortest: BTreeMap<String, (String, Arc<Text>)> = BTreeMap::new();
     for (op, hot) in wanted {
@@ -69,7 +69,7 @@ pub fn kernels(wanted: &[(&str, &str)]) -> Result<Vec<Kernel>, Failed> {
     shortest.into_iter().map(|(name, (case, text))| Kernel::new(name, &case, &text)).collect()
 }
 
-/// What calls the kernel has to know: its entry, the workgroup, and what is bound where.
+/// The interface of the kernel: its entry point, the workgroup size, and the binding of each operand.
 fn signature(module: &Module) -> String {
     let types = module.to_ctx();
     let mut out = String::new();
@@ -107,7 +107,7 @@ pub fn table(kernels: &[Kernel]) -> String {
     kernels.iter().fold(HEAD.to_string(), |table, kernel| table + &kernel.block)
 }
 
-/// Holds a committed table against the kernels. The text of each that is not as committed is written to the folder.
+/// Compares a committed table with the kernels. The text of each kernel that differs is written to the folder.
 pub fn compare(committed: &str, kernels: &[Kernel], folder: &Path) -> Result<(), String> {
     let committed = committed.replace("\r\n", "\n");
     if committed == table(kernels) {
@@ -129,14 +129,14 @@ pub fn compare(committed: &str, kernels: &[Kernel], folder: &Path) -> Result<(),
     Err(format!("{}run `cargo xtask docs` and commit", wrong.concat()))
 }
 
-/// Where the texts are written: `msl` in the folder that cargo builds into.
+/// The folder for the texts: `msl` in cargo's target folder.
 pub fn folder() -> PathBuf {
     let program = std::env::current_exe().unwrap_or_default();
     let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file()).map(Path::to_path_buf);
     target.unwrap_or_else(|| super::root().join("target")).join("msl")
 }
 
-/// A table with another hash, workgroup or binding, without a kernel, or with one more, is not taken for the right one.
+/// A table with a changed hash, workgroup size or binding, or with a kernel missing or added, fails the comparison.
 pub fn finds() -> Result<(), Failed> {
     let (folder, kernels) = (tempfile::tempdir()?, kernels(&[("rms_norm", "rms_norm/weight")])?);
     let right = table(&kernels);

@@ -1,5 +1,5 @@
-//! Layers as another engine lists them: states are read as rows and written back, a window is put together, norms read
-//! parts of a packed projection, and ops on values without rows stand in between.
+//! Layers as the listing of another engine has them: states are read as rows and written back, the window of the convolution
+//! is concatenated, norms read strided views of a packed projection, and there are ops on values without rows in between.
 
 use onetrip_core::cases::Rng;
 use onetrip_core::graph::{Graph, Source, ValueId};
@@ -18,8 +18,8 @@ use onetrip_ir::tree::Unary;
 
 use super::{Shape, Writer};
 
-/// One step of a model with a delta net and an attention, as a listing of another engine has it: 39 nodes of a layer, 26
-/// of the other, and 7 of the ends.
+/// One step of a model with a delta net and an attention in the form of a listing: 39 nodes in the first layer, 26 in the
+/// other, and 7 before and after them.
 pub fn two_layers() -> Graph {
     let mut rng = Rng::new(1);
     let mut w = Writer::new(&mut rng, DType::F16, false);
@@ -32,8 +32,8 @@ pub fn two_layers() -> Graph {
 }
 
 impl Writer<'_> {
-    /// A state's rows of sequences that go on unchanged: there are none, and yet there are three ops on them. Gives the
-    /// state's next version.
+    /// The nodes of a listing for sequences whose state moves unchanged: three ops, here on no rows. Returns the next version
+    /// of the state.
     fn nothing_of(&mut self, state: ValueId) -> ValueId {
         let width = self.width(state);
         self.weights.push(Sig::slot(Expr::Const(0), width));
@@ -43,7 +43,7 @@ impl Writer<'_> {
         self.push(StateWrite { window: None }, &[none, state])
     }
 
-    /// The mask of all attentions, cast.
+    /// The mask that all attentions share, with its cast.
     pub(super) fn mask(&mut self) -> ValueId {
         let mask = Sig::slot(Expr::T, 8);
         self.weights.push(mask.clone());
@@ -51,7 +51,7 @@ impl Writer<'_> {
         self.push(Copy { dtype: DType::F32 }, &[mask])
     }
 
-    /// From the normed rows to what goes into the output projection.
+    /// A delta net, from the normed rows to the input of the output projection.
     pub(super) fn listed_delta_net(&mut self, h: ValueId, delta: DeltaNet, taps: usize) -> ValueId {
         let packed = 2 * delta.k_width() + delta.v_width();
         let (conv_state, state) =

@@ -1,8 +1,8 @@
-//! Circles of a directed graph.
+//! Strongly connected components and shortest cycles of a directed graph.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Each node with those it has an arrow to.
+/// Each node with its successors.
 pub type Graph = BTreeMap<String, BTreeSet<String>>;
 
 /// The strongly connected components of more than one node, in the order of their first nodes.
@@ -11,7 +11,7 @@ pub fn components(graph: &Graph) -> Vec<BTreeSet<String>> {
     let backwards = reversed(graph);
     let mut found = vec![];
     while let Some(first) = left.pop_first() {
-        // Whom it reaches and who reaches it.
+        // A component is the nodes that are reachable from `first` and from which it is reachable.
         let before = reached(&backwards, first);
         let both: BTreeSet<String> = reached(graph, first).intersection(&before).cloned().collect();
         left.retain(|node| !both.contains(*node));
@@ -30,7 +30,7 @@ fn reversed(graph: &Graph) -> Graph {
     out
 }
 
-/// All nodes that a way from `first` leads to, itself too.
+/// All nodes that are reachable from `first`, itself included.
 fn reached(graph: &Graph, first: &str) -> BTreeSet<String> {
     let (mut seen, mut next) = (BTreeSet::from([first.to_owned()]), vec![first]);
     while let Some(node) = next.pop() {
@@ -43,8 +43,7 @@ fn reached(graph: &Graph, first: &str) -> BTreeSet<String> {
     seen
 }
 
-/// The shortest way round inside a component: of the ways from each of its nodes back to it the first shortest. The node
-/// where it begins stands at both ends.
+/// The shortest cycle inside a component (the first of several), with its first node repeated at the end.
 pub fn circle(graph: &Graph, component: &BTreeSet<String>) -> Vec<String> {
     component.iter().filter_map(|node| round(graph, node)).min_by_key(Vec::len).unwrap_or_default()
 }

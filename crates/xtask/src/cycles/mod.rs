@@ -1,11 +1,11 @@
-//! `cargo xtask cycles`: which source files of a crate use each other in a circle.
+//! `cargo xtask cycles`: finds cycles in the dependencies between the source files of a crate.
 //!
-//! An arrow goes from a file to the file that *defines* what it uses, so a file that only re-exports others joins nobody to a
-//! circle. A `mod child;` is no use of the child, a `pub use child::X` is. An op's folder counts as one node, and so does
-//! a format's: within one idea, files may know each other. Tests do not count.
+//! An edge goes from a file to the file that *defines* an item that it uses, so that a file with re-exports alone adds no
+//! cycle. A `mod child;` is not a use of the child, but a `pub use child::X` is. The folder of an op counts as one node, and so
+//! does that of a format, since their files may depend on each other. Tests do not count.
 //!
-//! Not seen are methods (a call of one names no file) and the names that a macro makes, which count as uses of the file
-//! that calls the macro.
+//! Not found are method calls (they name no file) and names that a macro generates, which count as uses by the file that calls
+//! the macro.
 
 mod components;
 mod modules;
@@ -23,15 +23,15 @@ pub use modules::is_test;
 use modules::{Files, Modules};
 pub use resolve::Edge;
 
-/// Folders of which each folder directly inside counts as one node.
+/// Folders whose direct subfolders count as one node each.
 const FOLDERS: [&str; 2] = ["ops", "formats"];
 
-/// Who may stand in a circle, by crate: the list of ops and the ops, and what says of both what they mean. Modules, or
-/// with `/` at the end folders that count as one node; `*` is any name.
+/// Nodes that may be in a cycle, by crate: the list of ops, the ops, and the files that define the meaning of both. An entry is
+/// a module, or with `/` at its end a folder that counts as one node; `*` is any name.
 const ALLOWED: [(&str, &[&str]); 1] = [("core", &["ops", "ops/*/", "graph", "reference"])];
 
-/// Crates that still have other circles. Each entry goes with the crate's last one: the test on the workspace fails
-/// where a crate of this list has none.
+/// Crates that still have other cycles. An entry must be removed with the crate's last cycle: the test on the workspace fails
+/// if a crate of this list has none.
 pub const NOT_YET: [&str; 0] = [];
 
 /// The files of one crate, and its circles.
@@ -45,28 +45,28 @@ pub struct Crate {
     pub cycles: Vec<Cycle>,
 }
 
-/// Files of which each uses each other, directly or through others of them: a strongly connected component.
+/// A strongly connected component: files each of which depends on every other, directly or through others of them.
 #[derive(Clone, Debug)]
 pub struct Cycle {
     /// Its files and folders (these end with `/`), from the root of the checkout.
     pub members: Vec<String>,
     /// Its files, those of folders counted one by one.
     pub files: usize,
-    /// The shortest way round from one of its members.
+    /// The shortest cycle through one of its members.
     pub example: Vec<Edge>,
-    /// All uses inside it.
+    /// All uses between its members.
     pub edges: Vec<Edge>,
-    /// Members that may stand in no circle.
+    /// Members that must not be in a cycle.
     pub others: Vec<String>,
 }
 
 impl Crate {
-    /// Files in circles.
+    /// Number of files in cycles.
     pub fn in_cycles(&self) -> usize {
         self.cycles.iter().map(|cycle| cycle.files).sum()
     }
 
-    /// It has a circle that is not allowed.
+    /// True if the crate has a cycle that is not allowed.
     pub fn is_cyclic(&self) -> bool {
         self.cycles.iter().any(|cycle| !cycle.others.is_empty())
     }

@@ -1,4 +1,5 @@
-//! The modules of a crate as its source files declare them: which file holds each, what it defines, imports and names.
+//! The modules of a crate as its source files declare them: for each module its file, its items, its imports and the paths in
+//! its code.
 //!
 //! Items under `#[cfg(test)]` or `#[test]` are left out, and with them the files that only tests have.
 
@@ -27,7 +28,7 @@ pub struct Import {
     pub what: Mention,
     /// The name it has here; none for `*`.
     pub name: Option<String>,
-    /// Others may use it through this module.
+    /// True if other modules may use the name through this module.
     pub is_public: bool,
 }
 
@@ -42,9 +43,9 @@ pub struct Module {
     pub root: usize,
     /// Modules that it declares, by name.
     pub children: BTreeMap<String, usize>,
-    /// Names of what it defines; macros of the crate too.
+    /// Names of the items that it defines, macros of the crate included.
     pub items: BTreeSet<String>,
-    /// What its `use` items bring.
+    /// Its imports.
     pub imports: Vec<Import>,
     /// Paths in its code.
     pub mentions: Vec<Mention>,
@@ -347,7 +348,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     fn visit_macro(&mut self, mac: &'ast syn::Macro) {
         self.visit_path(&mac.path);
         if matches!(mac.delimiter, syn::MacroDelimiter::Brace(_)) && mac.path.is_ident("macro_rules") {
-            // What a macro takes names nothing; what it makes does.
+            // The patterns of a macro contain no uses; its expansions do.
             let tokens: Vec<TokenTree> = mac.tokens.clone().into_iter().collect();
             for pair in tokens.windows(2) {
                 if let [TokenTree::Punct(arrow), TokenTree::Group(made)] = pair
@@ -362,7 +363,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         }
     }
 
-    // Neither who may see an item nor what is said of it is an import.
+    // Paths in visibilities and attributes are not imports.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
     fn visit_attribute(&mut self, _: &'ast syn::Attribute) {}
 }

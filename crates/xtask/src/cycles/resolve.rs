@@ -1,21 +1,21 @@
-//! From a path in a module to the file that defines what it means.
+//! Name resolution: from a path in a module to the file that defines the item.
 
 use std::collections::BTreeSet;
 
 use super::modules::{Mention, Module, Modules};
 
-/// What a name means.
+/// The result of resolving a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Meaning<'m> {
     /// A module.
     Module(usize),
-    /// Something defined in this file.
+    /// An item that this file defines.
     Item(&'m str),
-    /// Something of another crate.
+    /// An item of another crate.
     Outside,
 }
 
-/// Which of several things with one name is meant.
+/// Selects among a module and items of the same name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Wanted {
     /// More of the path follows.
@@ -27,9 +27,9 @@ enum Wanted {
 /// One file uses another.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
-    /// The file that uses.
+    /// The file that contains the use.
     pub from: String,
-    /// The file that defines what is used.
+    /// The file that defines the used item.
     pub to: String,
     /// Line of the first file.
     pub line: usize,
@@ -74,7 +74,7 @@ pub fn edges(modules: &Modules) -> BTreeSet<Edge> {
     edges
 }
 
-/// Names under way, so that re-exports in a circle end.
+/// Names that are being resolved, so that cyclic re-exports terminate.
 type Seen = BTreeSet<(usize, String, Wanted)>;
 
 struct Resolver<'m> {
@@ -112,7 +112,7 @@ impl<'m> Resolver<'m> {
         }
         let mut rest = after;
         while let (Some(Meaning::Module(inside)), [next, after @ ..]) = (meaning, rest) {
-            // What a macro makes is not seen: it is where the deepest module is.
+            // Items that a macro generates are not known: the path counts as a use of the deepest module that was found.
             let here = Meaning::Item(&self.module(inside).file);
             meaning = self.name(inside, next, kind(after), module, seen).or(Some(here));
             rest = after;

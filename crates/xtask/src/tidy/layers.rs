@@ -1,15 +1,15 @@
-//! Checks that hold the layers apart: who may know whom, and where unsafe code may live.
+//! Checks of the layers: which crate may depend on which, and where unsafe code may be.
 
 use super::report::Report;
 use super::source::{Source, line_of, words};
 
-/// The crates from elsewhere that the compiler (`ir`, `core`) may depend on. None does I/O, starts threads or knows a GPU; a
-/// new one has to be looked at for that before it is added here.
+/// The external crates that the compiler (`ir`, `core`) may depend on. None of them does I/O, starts threads or accesses a GPU,
+/// which has to be verified before another one is added.
 const CORE_DEPENDENCIES: [&str; 9] =
     ["bitflags", "bytemuck", "half", "indexmap", "libm", "serde", "serde_json", "smallvec", "thiserror"];
 
-/// The storeys of the house: each crate with those of the workspace that it may depend on. An arrow never points upwards:
-/// a crate stands below everything that it may not be named by. Devices see the launch IR and no op.
+/// The layers: each crate with the workspace's crates that it may depend on. A crate depends only on crates of lower layers.
+/// Devices see the launch IR and no op.
 const STOREYS: [(&str, &[&str]); 11] = [
     ("ir", &[]),
     ("core", &["ir"]),
@@ -24,13 +24,13 @@ const STOREYS: [(&str, &[&str]); 11] = [
     ("cli", &["ir", "core", "cost", "import", "cpu", "cuda", "wgpu", "devices", "engine"]),
 ];
 
-/// Crates that are no part of the product: they may depend on everything, and nothing of the product on them.
+/// Crates that are not part of the product: they may depend on every crate, and no crate of the product on them.
 const TOOLS: [&str; 2] = ["testing", "xtask"];
 
 /// Parts of the standard library that do I/O or start threads.
 const CORE_FORBIDDEN: [&str; 4] = ["fs", "net", "process", "thread"];
 
-/// Words that tie a definition of a model to a device.
+/// Words that would tie a model definition to a device.
 const BACKEND_WORDS: [&str; 9] = ["cpu", "cuda", "gpu", "metal", "neon", "simd", "vulkan", "wgpu", "wgsl"];
 
 /// Where unsafe code may live: devices, instruction sets, the shared view of buffers that CPU kernels write through, and
@@ -46,7 +46,7 @@ const UNSAFE_PLACES: [&str; 7] = [
     "crates/testing/src/emulated",
 ];
 
-/// A definition of a model: a file directly in the folder of architectures.
+/// True for a model definition: a file directly in the folder of architectures.
 pub(super) fn is_model_definition(path: &str) -> bool {
     path.strip_prefix("crates/engine/src/models/").is_some_and(|name| !name.contains('/'))
 }

@@ -56,7 +56,7 @@ fn check_tree_with(tree: &Tree, all_words: bool) -> Vec<Finding> {
     report.findings
 }
 
-/// What the checks of this module's children say about one file.
+/// The findings of all checks on one file.
 #[cfg(test)]
 fn found(path: &str, content: &str) -> Vec<&'static str> {
     let mut checks: Vec<_> = check_tree(&Tree::of(&[(path, content)])).iter().map(|f| f.check).collect();

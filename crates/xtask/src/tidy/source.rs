@@ -1,5 +1,5 @@
-//! A Rust file, seen three ways: as it stands, without comments, and without comments and texts. All views have the same
-//! bytes at the same places otherwise, so a position found in one holds in the others.
+//! Three views of a Rust file: the original, one without comments, and one without comments and string literals. Removed text
+//! is replaced by spaces, so that a byte position in one view is valid in the others.
 
 /// One Rust source file with its masked views.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Source {
                 blank(&mut code[at..end]);
             }
             if kind == Kind::Literal {
-                // The quotes stay, so that one sees where a text was.
+                // The quotes are kept to mark the place of the literal.
                 code[at] = bytes[at];
                 code[end - 1] = bytes[at];
             }

@@ -68,7 +68,7 @@ fn environment(path: &str, source: &Source, report: &mut Report) {
     }
 }
 
-/// A gap is a sentence that a user reads: too short a reason is none.
+/// A gap's reason is a sentence that users read, so it must not be too short.
 fn gap_reasons(path: &str, source: &Source, report: &mut Report) {
     const SHORTEST: usize = 15;
     for name in ["Gap", "gap"] {
@@ -131,7 +131,8 @@ fn machine_paths(file: &File, report: &mut Report) {
     }
 }
 
-/// Hosts of package registries: packages are named, clients know the hosts (a mirror may stand in for them).
+/// Hosts of package registries, which must not be named: the tree names packages, and the clients are configured with a host
+/// or a mirror.
 fn host_names(file: &File, report: &mut Report) {
     let hosts = [
         ["pypi", "org"],

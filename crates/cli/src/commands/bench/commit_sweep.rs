@@ -1,9 +1,9 @@
 //! Which commit policy is fastest: `onetrip bench --commit-sweep`.
 //!
-//! Every policy, with and without the encoding thread where the device has one, for decode (ticks that run ahead) and for
-//! prefill (one step, waited for), with 1 and 8 sequences. The policies of a group run in rounds, in another order each
-//! round, and each is compared with the group's best by its ratios of the same round. Token ids are equal in every policy,
-//! or the command fails. The text is Markdown.
+//! Measures every policy, with and without the encoding thread where the device has one, for decode (ticks that run ahead) and
+//! for prefill (one step with a wait), with 1 and 8 sequences. The policies of a group run in rounds, in another order in each
+//! round, and each is compared with the group's best by the ratios of their times in the same round. The command fails unless
+//! all policies give the same token ids. The output is Markdown.
 //!
 //! JSON: `rows`, a list of `{phase, batch, commit, encode_thread, submissions, encode_us, device_us, idle_us, time_us:
 //! {median, min, max}, verdict}`. Times are of a tick, or of the prompt's step. `encode_us` is host time for encoding and

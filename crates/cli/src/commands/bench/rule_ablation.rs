@@ -1,9 +1,10 @@
-//! What each rule gains on this machine: `onetrip bench --rules`.
+//! Rule ablation, the measured gain of each rule on this machine: `onetrip bench --rules`.
 //!
-//! The gain of a rule is the time of a tick by all rules but it, less that by all rules. Both plans run in one process on
-//! one set of weights, in pairs whose order changes, so that a slow drift of the machine hits both alike. JSON, and what
-//! `--write` keeps: `rows`, a list of `{rule, model, threads, machine, isa, date, version, context, pairs, ticks, fired,
-//! tick_us, gain_us: {median, min, max}, verdict}`; a rule that does not fire in the model's tick has no row. A row's `version` is the program's.
+//! The gain of a rule is the time of a tick with all other rules, minus that with all rules. Both plans run in one process on
+//! one set of weights, in pairs whose order alternates, so that a slow drift of the machine affects both alike. JSON, which is
+//! also the file that `--write` changes: `rows`, a list of `{rule, model, threads, machine, isa, date, version, context, pairs,
+//! ticks, fired, tick_us, gain_us: {median, min, max}, verdict}`. A rule that does not fire in the model's tick has no row. A
+//! row's `version` is the program's.
 
 use std::path::Path;
 
@@ -63,7 +64,7 @@ pub fn main(args: &ModelArgs, context: usize, pairs: usize, file: Option<&Path>,
         kept.retain(|row| !is_old(row));
         kept.extend(rows.iter().cloned());
         let lines: Vec<String> = kept.iter().map(|row| format!("    {row}")).collect();
-        // A line a row: a measurement that changes is a line that changes.
+        // One line for each row, so that a changed measurement changes one line.
         let version = out.version();
         let text = format!("{{\n  \"version\": {version},\n  \"rows\": [\n{}\n  ]\n}}\n", lines.join(",\n"));
         let shown = file.display();

@@ -1,5 +1,5 @@
-//! Measuring a GPU, through nothing but the `Device` trait: pairs of chains that differ in their length, the host's side of
-//! a submission, and copies.
+//! Calibration of a GPU through the `Device` trait alone: pairs of chains of dispatches that differ in length, the host's time
+//! for a submission, and copies.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,16 +25,18 @@ use crate::support::skipped::note_skipped;
 use crate::support::stats::Spread;
 use crate::support::{device, machine};
 
-/// Runs submitted in a row, of which one time is taken: so many that the clock and the last wait do not matter.
+/// Seconds that a series of back-to-back runs takes, of which one time is measured: so long that the clock's resolution and
+/// the last wait are negligible.
 const BURST_S: f64 = 4e-3;
 const MOST_IN_BURST: f64 = 32.0;
-/// No dispatch takes less: what seems so is noise of a busy machine.
+/// Lower bound for the time of a dispatch: shorter results are noise of a busy machine.
 const LEAST_US: f64 = 0.01;
 
-/// Bytes on the host that stand for every weight.
+/// Bytes on the host that serve as every weight.
 struct Filler(Arc<Vec<u8>>, usize);
 
-/// Bytes that are small positive numbers in any type, and no two of a length alike: what chooses the largest has to look.
+/// Bytes that are small positive values in every element type and differ from each other, so that an op that looks for the
+/// largest (sampling) has real work to do.
 fn filler(bytes: usize) -> Vec<u8> {
     let mut state = 1u32;
     let mut next = |i: usize| {
@@ -251,7 +253,8 @@ fn in_turns(gpu: &mut dyn Device, short: &Ready, long: &Ready, repeat: usize) ->
     (0..repeat).map(|_| Ok((short.burst(gpu, n)?, long.burst(gpu, n)?))).collect()
 }
 
-/// What each row of layers takes, and into `switches` what a dispatch of whole layers takes longer.
+/// Measures the time of each dispatch of a layer, and adds to `switches` the extra time of dispatches within whole layers
+/// (the kernel-switch overhead).
 fn in_layers(
     gpu: &mut dyn Device,
     group: &mut Layers,

@@ -1,8 +1,8 @@
-//! What the dispatches of a plan add to a tick as it runs: the tick up to a row, less the tick up to the row before it.
+//! Marginal cost of a plan's dispatches: the time of the tick up to a dispatch, minus that of the tick up to the one before it.
 //!
-//! Stamps around every dispatch make each wait for the one before, so on a device that starts a dispatch early their times are
-//! longer than what a tick is made of. Here no clock is in between, and what the rows add is the whole tick in the end: each
-//! is counted from the end of the one before to its own, whatever of it went on beside that one.
+//! With time stamps around it, every dispatch waits for the one before. On a device that starts dispatches early, the sum of
+//! such times is longer than a tick. Marginal costs need no stamps within a tick, and their sum is the time of the whole tick:
+//! each dispatch counts from the end of the previous one to its own end, however much the two overlapped.
 
 use onetrip_engine::step::Engine;
 use onetrip_ir::kernel_id::KernelId;
@@ -12,22 +12,22 @@ use crate::support::fail::Fail;
 use crate::support::plans::Step;
 use crate::support::stats::Spread;
 
-/// Runs submitted in a row, of which one time is taken, last about so long.
+/// Seconds that a series of back-to-back runs takes, of which one time is measured.
 const BURST_S: f64 = 4e-3;
-/// And are no more than these.
+/// The most runs of such a series.
 const MOST_IN_BURST: f64 = 32.0;
 
-/// Rows that do the same in different layers.
+/// Dispatches that compute the same in different layers.
 pub struct Kind {
-    /// What they compute, without the layer.
+    /// Name of the dispatches without the layer.
     pub name: String,
-    /// Their numbers.
+    /// Their indices in the plan.
     pub rows: Vec<usize>,
-    /// What one of them adds, in µs.
+    /// Marginal cost of one of them in µs.
     pub marginal: Option<Spread>,
 }
 
-/// `blk.3.ffn_down` and `blk.4.ffn_down` are one kind of row.
+/// The name of a dispatch's kind: `blk.3.ffn_down` and `blk.4.ffn_down` are of one kind.
 fn kind_of(d: &Dispatch) -> String {
     let part = |part: &str| match part.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) {
         Some((layer, rest)) if layer.parse::<usize>().is_ok() => rest.to_string(),
@@ -49,7 +49,7 @@ pub fn kinds(plan: &Plan) -> Vec<Kind> {
     all.into_iter().map(|(kind, _)| kind).collect()
 }
 
-/// Measures what each kind adds; gives the seconds of whole ticks in a row.
+/// Measures the marginal cost of each kind; returns the seconds of whole ticks that run back to back.
 pub fn measure(engine: &mut Engine, step: Step, kinds: &mut [Kind], repeat: usize) -> Result<Vec<f64>, Fail> {
     let mut batch = engine.shaped_batch(step.bind())?;
     let rows: usize = kinds.iter().map(|k| k.rows.len()).sum();
