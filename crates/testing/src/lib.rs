@@ -16,6 +16,7 @@ pub mod faults;
 pub mod fragment_layout;
 pub mod harness;
 pub mod invariants;
+pub mod kernel_files;
 pub mod kernels;
 pub mod ops;
 pub mod plans;
@@ -49,6 +50,7 @@ pub fn tests(include_models: bool) -> Vec<Trial> {
     tests.extend(plans::tests());
     tests.extend(docs::tests());
     tests.extend(kernels::tests());
+    tests.extend(kernel_files::tests());
     tests.extend(selection::tests());
     tests.extend(counts::tests());
     tests.extend(predictions::tests());

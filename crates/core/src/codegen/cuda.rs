@@ -1,7 +1,8 @@
 //! Assembles a CUDA translation unit: constants, operands and kernel text become one kernel, for one launch.
 //!
 //! The texts are in the ops' folders and in `codegen/cuda/`; they name operands and sizes by macros that [`Unit`] defines
-//! in front of them. Every unit is compiled by itself, so names need no prefix.
+//! in front of them. Every unit is compiled by itself, so names need no prefix. The header of a kernel's file has defaults
+//! for them (`codegen/cuda/defaults.cuh`), so that the file compiles without a launch.
 
 use std::fmt::{Display, Write};
 use std::sync::Arc;
@@ -66,7 +67,8 @@ impl Unit {
             args: vec![],
             access: vec![],
         };
-        unit.set("THREADS", threads);
+        // Without it a kernel's file takes the defaults of its header.
+        unit.set("ONETRIP_LAUNCH", 1).set("THREADS", threads);
         unit.set("WARPS", threads / 32);
         unit
     }

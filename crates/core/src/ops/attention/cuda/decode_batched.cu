@@ -18,6 +18,24 @@
 //     three blocks of eight warps an SM: 19.1.
 // v5: where `gemm_skinny.cu` is the only consumer, the output is written in its MMA fragment layout: a dispatch less. Copies of a tile
 //     within a page have fixed distances; the tile scheduler assigns splits once a block, by warp reductions.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 256
+#include "defaults.cuh"
+#include "operands.cuh"
+#define HPB 4
+#define RESIDENT_BLOCKS 264
+#define EXTRA 0
+#define LEAST 128
+#define COUNTERS 4096
+#define OUT_FRAGMENT 0
+#define HALF_BF16 0
+#include "tensor.cuh"
+#include "heads.cuh"
+#include "half.cuh"
+#include "step_kv.cuh"
+#include "softmax.cuh"
+#endif
+
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define DP ((DIM + 15) / 16 * 16)
 // 16-byte vectors in a row. Where the vectors of a row are swizzled, rows of a tile begin in the same bank; else rows are padded, so

@@ -26,8 +26,8 @@ impl Cuda<'_> {
             .set("COUNTERS", ZEROED_WORKSPACE_WORDS);
         self.set_write(&mut unit);
         unit.set("OUT_FRAGMENT", out.is_mma_fragment() as u8).set("HALF_BF16", (out.dtype == DType::BF16) as u8);
-        unit.shared(shared).resident(2).part(TENSOR).part(HEADS).part(HALF).part(include_str!("step_kv.cu"));
-        unit.part(include_str!("softmax.cu")).part(include_str!("decode_batched.cu"));
+        unit.shared(shared).resident(2).part(TENSOR).part(HEADS).part(HALF).part(include_str!("step_kv.cuh"));
+        unit.part(include_str!("softmax.cuh")).part(include_str!("decode_batched.cu"));
         let scratch = vec![(Expr::T * groups + resident_blocks) * (together * (op.dim + 4) * 4)];
         let fragment = if out.is_mma_fragment() { format!(".{}-fragment", out.dtype.name()) } else { String::new() };
         let id = KernelId::new("attention", "decode_batched").variant(format!("{}{fragment}", self.form()));

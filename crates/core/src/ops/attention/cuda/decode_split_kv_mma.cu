@@ -18,6 +18,20 @@
 //     clusters then no longer fit. Eight rows of 8B: 12.6 with clusters of 8, 7.3 with 4. What is left at 256: 1200 cycles for
 //     the batch's words one after the other (before the wait), then 600 for queries, 900 for the block that makes this step's
 //     key, 900 for keys and values, 1400 for the reduction over warps, 700 for the one over blocks.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 256
+#include "defaults.cuh"
+#include "operands.cuh"
+#define HPB 4
+#define CLUSTER 1
+#define CLUSTERS 8
+#define LEAST 64
+#include "tensor.cuh"
+#include "heads.cuh"
+#include "step_kv.cuh"
+#include "softmax.cuh"
+#endif
+
 typedef CacheRow<CACHE_F16, DIM> Row;
 #define KB ((DIM + 31) / 32)
 #define VB ((DIM + 63) / 64)

@@ -16,8 +16,8 @@ impl Cuda<'_> {
         let queries = op.dim.div_ceil(32) * 2 * 32 * 16;
         let heads = together * (op.dim + 4 + threads / 32 * (op.dim + 2)).next_multiple_of(4);
         unit.shared(queries + 4 * (heads + pairs.next_multiple_of(4)) + step_bytes);
-        unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("step_kv.cu"));
-        unit.part(include_str!("softmax.cu")).part(include_str!("decode_split_kv_mma.cu"));
+        unit.cluster(cluster as u32).part(TENSOR).part(HEADS).part(include_str!("step_kv.cuh"));
+        unit.part(include_str!("softmax.cuh")).part(include_str!("decode_split_kv_mma.cu"));
         let scratch = vec![Expr::T * (op.heads * clusters * (op.dim + 4) * 4)];
         let grid = Expr::T * (blocks * clusters * cluster);
         let id = KernelId::new("attention", "decode_split_kv").variants(self.form());

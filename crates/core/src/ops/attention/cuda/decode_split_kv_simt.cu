@@ -9,6 +9,19 @@
 //     24.8 (8B), 43.5 (9B) at 256 positions on an H200: latency of a dependent chain of page, key, page, value loads.
 // v2: UNROLL keys and values a lane in flight; cached ones, pages and rotary angles loaded before the dependency wait; splits of 32
 //     positions; no barrier between tiles; the rescale factors of the splits computed once.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 256
+#include "defaults.cuh"
+#include "operands.cuh"
+#define HPB 4
+#define SPLITS 8
+#define UNROLL 2
+// Lanes of a key.
+#define LPK 8
+#include "heads.cuh"
+#include "step_kv.cuh"
+#endif
+
 typedef CacheRow<KEY_TYPE, DIM> KeyRow;
 typedef CacheRow<VALUE_TYPE, DIM> ValueRow;
 #define PER_WARP (32 / LPK)

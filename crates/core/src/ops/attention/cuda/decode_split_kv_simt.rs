@@ -20,7 +20,7 @@ impl Cuda<'_> {
         if shared > caps(site).shared as usize {
             return None;
         }
-        unit.shared(shared).part(HEADS).part(include_str!("step_kv.cu")).part(include_str!("decode_split_kv_simt.cu"));
+        unit.shared(shared).part(HEADS).part(include_str!("step_kv.cuh")).part(include_str!("decode_split_kv_simt.cu"));
         let scratch = vec![Expr::T * (op.heads * splits * (op.dim + 4) * 4)];
         let id = KernelId::new("attention", "decode_split_kv").variants(self.form());
         let id = id.tuned("heads", together).tuned("splits", splits).tuned("unroll", unroll);

@@ -11,6 +11,21 @@
 // v2: this kernel: 232, 63 and 315; 21. Slower were four warps a block (262 and 92 µs), tiles of 32 keys (259 and 75) and two
 //     blocks an SM (no difference). Without the second parts of queries and weights it would be 178 and 48, with an
 //     error of 2e-4 instead of 1e-6.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 128
+#include "defaults.cuh"
+#include "operands.cuh"
+#define ROWS 64
+#define HPB 4
+#define QUERIES 16
+#define KEYS_TILE 64
+#define SPLIT_KEYS 0
+#define QUERIES_STAY 1
+#include "tensor.cuh"
+#include "heads.cuh"
+#include "softmax.cuh"
+#endif
+
 #define DP ((DIM + 15) / 16 * 16)
 // Halves from one row to the next: rows begin in different banks.
 #define ROW_STRIDE (DP + 8)

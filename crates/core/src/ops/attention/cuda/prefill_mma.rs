@@ -18,7 +18,7 @@ impl Cuda<'_> {
             Arg::Out(0),
         );
         unit.shared(shared);
-        unit.part(TENSOR).part(HEADS).part(include_str!("softmax.cu")).part(include_str!("prefill_mma.cu"));
+        unit.part(TENSOR).part(HEADS).part(include_str!("softmax.cuh")).part(include_str!("prefill_mma.cu"));
         let grid = (Expr::CeilDiv(Box::new(Expr::T), queries as u64) + Expr::S) * (op.heads / together);
         let id = KernelId::new("attention", "prefill_mma")
             .tuned("warps", warps)

@@ -2,6 +2,15 @@
 // at a time with a running maximum and sum. The cache holds this step's keys already.
 //
 // v1: both tiles in shared memory as f32, eight threads a query, plain multiply-adds.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 256
+#include "defaults.cuh"
+#include "operands.cuh"
+#define QUERIES 32
+#define KEYS_TILE 32
+#include "heads.cuh"
+#endif
+
 typedef CacheRow<KEY_TYPE, DIM> KeyRow;
 typedef CacheRow<VALUE_TYPE, DIM> ValueRow;
 #define ROW_STRIDE (DIM + 4)

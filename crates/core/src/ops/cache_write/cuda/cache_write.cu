@@ -1,6 +1,27 @@
 // Keys and values of this step to their places in the cache: a warp per row and head.
 //
 // v1 has stayed as it was.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 128
+#include "defaults.cuh"
+#define HEADS 2
+#define DIM 64
+#define KEY_TYPE CACHE_F16
+#define VALUE_TYPE CACHE_F16
+#define ROTATE 1
+#define PAIR 1
+#define PAIRS 32
+#define NEOX true
+#define TABLE 0
+#define NORM_EPS 1e-6f
+#define X_IN ((const float*)A.a1)
+#define NORM_WEIGHT ((const float*)A.a2)
+#define V_IN ((const float*)A.a3)
+#define KEYS ((u8*)A.a4)
+#define VALUES ((u8*)A.a5)
+#include "heads.cuh"
+#endif
+
 KERNEL {
     __shared__ float heads[WARPS][DIM];
     const Args A = ARGS;

@@ -2,6 +2,26 @@
 // sequence and one such head, or some values; it owns its channels of the state.
 //
 // v1 has stayed as it was.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 128
+#include "defaults.cuh"
+#define TAPS 4
+#define KEYS 256
+#define VALUES 512
+#define CHANNELS 1024
+#define DIM 128
+#define EPS 1e-6f
+#define HALF_FILTER false
+#define BLOCKS 8
+#define X_IN ((const float*)A.a1)
+#define FILTER ((const u8*)A.a2)
+#define STATE ((float*)A.a3)
+#define Q_OUT ((float*)A.a4)
+#define K_OUT ((float*)A.a5)
+#define V_OUT ((float*)A.a6)
+#include "conv.cuh"
+#endif
+
 #define RPT ((DIM + THREADS - 1) / THREADS)
 
 KERNEL {

@@ -1,6 +1,17 @@
 // The gated norm of the delta rule's output, in place: a warp per row and head.
 //
 // v1: unchanged since it was written.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 128
+#include "defaults.cuh"
+#define V_HEADS 4
+#define VD 128
+#define NORM_EPS 1e-6f
+#define NORM_WEIGHT ((const float*)A.a1)
+#define GATE_IN ((const float*)A.a2)
+#define OUT ((float*)A.a3)
+#endif
+
 KERNEL {
     const Args A = ARGS;
     allow_next();

@@ -18,6 +18,37 @@
 // v4: a warp accesses adjacent rows of the state; partial sums are reduced through shared memory; x is loaded first; the last
 //     cluster barrier is relaxed (no memory ordering): 4.2 µs, 18.6 for eight sequences; with the semaphore instead of a
 //     cluster 6.4 and 20.5.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 128
+#include "defaults.cuh"
+#define K_HEADS 2
+#define V_HEADS 4
+#define KD 128
+#define VD 128
+#define SCALE 0.08838835f
+#define FRONT 1
+#define TAPS 4
+#define L2_EPS 1e-6f
+#define HALF_FILTER false
+#define TOKENS 8
+#define IN_PLACE 1
+#define FINISH_NORM 1
+#define CLUSTER 1
+#define NORM_EPS 1e-6f
+#define X_IN ((const float*)A.a1)
+#define FILTER ((const u8*)A.a2)
+#define CONV_STATE ((float*)A.a3)
+#define DECAY ((const float*)A.a4)
+#define BETA ((const float*)A.a5)
+#define STATE ((float*)A.a6)
+#define NEW_STATE STATE
+#define NORM_WEIGHT ((const float*)A.a7)
+#define GATE_IN ((const float*)A.a8)
+#define SEMAPHORES ((u32*)A.a9)
+#define OUT ((float*)A.a10)
+#include "tensor.cuh"
+#include "conv.cuh"
+#endif
 
 #define SLICES ((VD + 31) / 32)
 #define RPL ((KD + 31) / 32)

@@ -2,6 +2,18 @@
 // writes it; the output is written after it, since the previous kernel may still read the memory of that scratch slot.
 //
 // v1 has stayed as it was.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 256
+#include "defaults.cuh"
+#include "operands.cuh"
+#define VECTORS 4
+#define COUNT 100352
+#define W Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a3, (const u8*)A.a4, (const u8*)A.a4}
+#define DEQUANTIZED ((u16*)A.a5)
+#include "weights.cuh"
+#include "half.cuh"
+#endif
+
 KERNEL {
     const Args A = ARGS;
     allow_next();

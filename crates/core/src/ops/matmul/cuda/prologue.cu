@@ -2,6 +2,17 @@
 // it again. It runs once, so that the tiles of the matmul that share a row do not each repeat it.
 //
 // v1: two passes over the row, the second from L1.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 256
+#include "defaults.cuh"
+#include "operands.cuh"
+#define NEED_F32 1
+#define NEED_INT8 1
+#define ROUNDED ((float*)A.a3)
+#define NORMED ((float*)A.a4)
+#include "weights.cuh"
+#endif
+
 KERNEL {
     __shared__ float smem[WARPS];
     const Args A = ARGS;

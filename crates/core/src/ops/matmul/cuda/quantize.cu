@@ -11,6 +11,20 @@
 // groups of 16, that sum for each half of the block.
 //
 // v1: tiles for any number of tokens. v2: one tile, as more than 8 rows are converted to 16 bits instead.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 128
+#include "defaults.cuh"
+#include "operands.cuh"
+#define HELD 1
+#define NEED_Q 1
+#define NEED_EO 1
+#define META_WORDS 2
+#define Q ((u32*)A.a3)
+#define EO ((u32*)A.a4)
+#define META ((float*)A.a5)
+#include "weights.cuh"
+#endif
+
 KERNEL {
     __shared__ float smem[WARPS];
     const Args A = ARGS;

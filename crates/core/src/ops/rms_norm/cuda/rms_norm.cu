@@ -1,6 +1,26 @@
 // Norm of groups of DIM elements, ROW_THREADS threads (a warp, or the block) each: root mean square, or L2 (L2_NORM 1).
 //
 // v1 has stayed as it was.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 256
+#include "defaults.cuh"
+#define ROWS (Batch{BATCH}.t())
+#define DIM 896
+#define PER_ROW 1
+#define ROW_THREADS 256
+#define EPS 1e-6f
+#define L2_NORM 0
+#define HAS_WEIGHT 1
+#define WITH 1
+#define X_STRIDE DIM
+#define X_PLACE(c) (c)
+#define X_IN ((const float*)A.a1)
+#define WEIGHT ((const float*)A.a2)
+#define OTHER ((const float*)A.a3)
+#define SUM_OUT ((float*)A.a4)
+#define OUT ((float*)A.a5)
+#endif
+
 #define WITH_RESIDUAL 1
 #define WITH_GATE 2
 #define WITH_SUM 3

@@ -1,6 +1,23 @@
 // Rotation of heads, after their norm if there is one: a warp each.
 //
 // v1 has stayed as it was.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 128
+#include "defaults.cuh"
+#define HEADS 8
+#define DIM 64
+#define X_STRIDE (HEADS * DIM)
+#define X_PLACE(c) (c)
+#define PAIRS 32
+#define NEOX true
+#define TABLE 0
+#define NORM_EPS 1e-6f
+#define X_IN ((const float*)A.a1)
+#define NORM_WEIGHT ((const float*)A.a2)
+#define OUT ((float*)A.a3)
+#include "heads.cuh"
+#endif
+
 KERNEL {
     __shared__ float heads[WARPS][DIM];
     const Args A = ARGS;

@@ -8,6 +8,19 @@
 //
 // v1: 38 blocks per row, scalar loads: 8 µs for 152k logits on an H200.
 // v2: 16-byte loads by twice as many blocks; the batch's words are read before the wait for the logits.
+#ifndef ONETRIP_LAUNCH
+#define THREADS 512
+#include "defaults.cuh"
+#define ROWS (Batch{BATCH}.t())
+#define VOCABULARY 32000
+#define TOP 0
+#define SPLITS 16
+#define LOGITS ((const float*)A.a1)
+#define PENDING_TOKENS ((u32*)A.a2)
+#define SPLIT_BEST ((float2*)A.a3)
+#define SEMAPHORES ((u32*)A.a4)
+#define OUT ((float*)A.a5)
+#endif
 
 // An integer key that compares as f32::total_cmp orders the floats.
 DEVICE u32 order_of(float x) {
