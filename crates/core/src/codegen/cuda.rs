@@ -31,6 +31,8 @@ pub const TENSOR: &str = include_str!("cuda/tensor.cuh");
 pub const HEADS: &str = include_str!("cuda/heads.cuh");
 /// Conversion to 16 bits, f16 or bf16 as `HALF_BF16` says, and the MMA fragment layout.
 pub const HALF: &str = include_str!("cuda/half.cuh");
+/// Tables of a matmul's outputs and products.
+pub const PROBLEMS: &str = include_str!("cuda/problems.cuh");
 /// Causal convolution of a channel.
 pub const CONV: &str = include_str!("cuda/conv.cuh");
 
