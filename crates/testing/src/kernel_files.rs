@@ -14,9 +14,8 @@ use crate::setup::root;
 const HEADER: &str = "#ifndef ONETRIP_LAUNCH\n";
 
 /// Files that have no header yet: their text has places that are filled for a launch, or they are copies by a kernel.
-const WITHOUT_HEADER: [&str; 9] = [
+const WITHOUT_HEADER: [&str; 8] = [
     "copy/cuda/copy.cu",
-    "matmul/cuda/epilogue.cu",
     "matmul/cuda/gemm_int8_mma.cu",
     "matmul/cuda/gemm_skinny.cu",
     "matmul/cuda/gemv.cu",
