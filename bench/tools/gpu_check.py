@@ -267,7 +267,7 @@ class Checks:
                 self.table.add("faults", f"{device} a kernel that fails", "not run", why)
             else:
                 other.write_bytes(bad_copy)
-                ends("a case fails", copy, 1, ["ILLEGAL_ADDRESS"], env_of_case)
+                ends("a case fails", of_case, 1, ["ILLEGAL_ADDRESS"], env_of_case)
                 path.write_bytes(bad)
                 words = ["failed", "run again one launch at a time", r"at dispatch \d+ \(.*sample"]
                 for how in (["--commit", "replay"], ["--commit", "each"], ["--ticks-per-launch", "4"]):

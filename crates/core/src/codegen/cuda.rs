@@ -1,7 +1,8 @@
 //! Assembles a CUDA translation unit: constants, operands and kernel text become one kernel, for one launch.
 //!
 //! The texts are in the ops' folders and in `codegen/cuda/`; they name operands and sizes by macros that [`Unit`] defines
-//! in front of them. Every unit is compiled by itself, so names need no prefix.
+//! in front of them. Every unit is compiled by itself, so names need no prefix. The header of a kernel's file has defaults
+//! for them (`codegen/cuda/defaults.cuh`), so that the file compiles without a launch.
 
 use std::fmt::{Display, Write};
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub const TENSOR: &str = include_str!("cuda/tensor.cuh");
 pub const HEADS: &str = include_str!("cuda/heads.cuh");
 /// Conversion to 16 bits, f16 or bf16 as `HALF_BF16` says, and the MMA fragment layout.
 pub const HALF: &str = include_str!("cuda/half.cuh");
+/// Tables of a matmul's outputs and products.
+pub const PROBLEMS: &str = include_str!("cuda/problems.cuh");
 /// Causal convolution of a channel.
 pub const CONV: &str = include_str!("cuda/conv.cuh");
 
@@ -66,7 +69,8 @@ impl Unit {
             args: vec![],
             access: vec![],
         };
-        unit.set("THREADS", threads);
+        // Without it a kernel's file takes the defaults of its header.
+        unit.set("ONETRIP_LAUNCH", 1).set("THREADS", threads);
         unit.set("WARPS", threads / 32);
         unit
     }
@@ -193,7 +197,7 @@ impl Unit {
             self.blocks,
             params.join(", "),
         );
-        let source = format!("#define ONETRIP_LAUNCH\n{MACHINE}{COMMON}{BATCH}{}{head}{}", self.defines, self.text);
+        let source = format!("{MACHINE}{COMMON}{BATCH}{}{head}{}", self.defines, self.text);
         let shared = self.shared as u32;
         let text = Text { source, entry, workgroup: self.threads, shared, access: self.access };
         Launch { kernel, code: Code::Text(Arc::new(text)), args: self.args, grid, grain: 1, cost, grid_syncs: 0 }

@@ -3,22 +3,31 @@
 //
 // v1 has stayed as it was.
 #ifndef ONETRIP_LAUNCH
-// Defaults: gate and up of Qwen2.5-0.5B in Q4_0, many rows, products of a library. LOADS and VALUE: the launch's problems and epilogue, which the builder generates.
 #define THREADS 256
 #include "defaults.cuh"
-#define ROWS (Batch{BATCH}.t())
-#define K 896
-#define HALF_BF16 0
-#define PRODUCT0 ((const float*)A.a1)
-#define PRODUCT1 ((const float*)A.a2)
-#define OUT ((float*)A.a3)
+#include "operands.cuh"
 #define N 4864
-#define VALUE (silu(p0[i]) * p1[i])
-#define LOADS const float4 q0 = *(const float4*)(PRODUCT0 + at); \
-    const float p0[4] = {q0.x, q0.y, q0.z, q0.w}; \
-    const float4 q1 = *(const float4*)(PRODUCT1 + at); \
-    const float p1[4] = {q1.x, q1.y, q1.z, q1.w};
+#define OUT ((float*)A.a3)
+#include "problems.cuh"
+// A product with a residual added.
+template <> struct Problem<0, 0> {
+    DEVICE static const float* product(const Args& A) { return (const float*)A.a4; }
+};
+template <> struct Epilogue<0> {
+    static constexpr int PRODUCTS = 1;
+    DEVICE static float value(const Args& A, u32 t, u32 row, const float* product) {
+        return product[0] + ((const float*)A.a5)[(size_t)t * N + row];
+    }
+};
 #endif
+
+// Loads four elements of products PLACE .. PRODUCTS.
+template <int PLACE, int PRODUCTS> DEVICE void load(const Args& A, size_t at, float4 (&q)[PRODUCTS]) {
+    if constexpr (PLACE < PRODUCTS) {
+        q[PLACE] = *(const float4*)(Problem<0, PLACE>::product(A) + at);
+        load<PLACE + 1>(A, at, q);
+    }
+}
 
 KERNEL {
     const Args A = ARGS;
@@ -28,12 +37,16 @@ KERNEL {
     if (t >= ROWS) return;
     const size_t at = (size_t)quad * 4;
     const u32 row0 = quad % (N / 4) * 4;
-    LOADS
+    float4 q[Epilogue<0>::PRODUCTS];
+    load<0>(A, at, q);
     float v[4];
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const u32 row = row0 + i;
-        v[i] = VALUE;
+        float product[Epilogue<0>::PRODUCTS];
+#pragma unroll
+        for (int p = 0; p < Epilogue<0>::PRODUCTS; p++) product[p] = i == 0 ? q[p].x : i == 1 ? q[p].y : i == 2 ? q[p].z : q[p].w;
+        v[i] = Epilogue<0>::value(A, t, row, product);
     }
     *(float4*)(OUT + at) = make_float4(v[0], v[1], v[2], v[3]);
 }

@@ -10,34 +10,19 @@
 //     weights 1.3 to 1.4): 300 TFLOP/s. More than two stages bring nothing; tiles of 256 tokens help only quantized weights
 //     with long rows.
 #ifndef ONETRIP_LAUNCH
-// Defaults: gate and up of Qwen2.5-0.5B in Q4_0, many rows. TILE_OUTPUTS: the launch's problems and epilogue, which the builder generates.
 #define THREADS 256
 #include "defaults.cuh"
-#define ROWS (Batch{BATCH}.t())
-#define K 896
-#define HALF_BF16 0
-#define X_HALF ((const u16*)A.a1)
-#define DEQUANTIZED0 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a2 + 0, (const u8*)A.a2 + 2179072, (const u8*)A.a2 + 0}
-#define W0 dequantized(DEQUANTIZED0)
-#define DEQUANTIZED1 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a3 + 0, (const u8*)A.a3 + 2179072, (const u8*)A.a3 + 0}
-#define W1 dequantized(DEQUANTIZED1)
-#define OUT0 ((float*)A.a4)
-#define TILES 76
+#include "operands.cuh"
 #define TILE_T 128
 #define TILE_N 64
 #define STAGES 2
 #define COLUMNS 64
-#define TILE_OUTPUTS if (tile < 76u) { \
-    const u32 row0 = (tile - 0u) * TILE_N; \
-    Sums p0; \
-    product(W0, X_HALF, row0, 4864u, t0, rows, smem, p0); \
-    Sums p1; \
-    product(W1, X_HALF, row0, 4864u, t0, rows, smem, p1); \
-    EACH_ELEMENT { const u32 t = t0 + element_t(a, i), row = row0 + element_n(b, i); if (t < rows && row < 4864u) OUT0[(size_t)t * 4864u + row] = (silu(p0.at[a][b][i]) * p1.at[a][b][i]); } \
-    return; \
-    }
+#define TILES 76
+#define X_HALF ((const u16*)A.a3)
+#define PRODUCT_X X_HALF
 #include "weights.cuh"
 #include "half.cuh"
+#include "swiglu.cuh"
 #endif
 
 // WARPS_T warps share the tokens of a tile and WARPS_N warps its rows. A warp computes SQUARES_T x SQUARES_N mma tiles of 16
@@ -120,7 +105,8 @@ template <class W> struct Dequantized {
         }
     }
 };
-template <class W> DEVICE Dequantized<W> dequantized(const W& w) { return Dequantized<W>{w}; }
+DEVICE Direct staged(const u16* data) { return Direct{data}; }
+template <class W> DEVICE Dequantized<W> staged(const W& w) { return Dequantized<W>{w}; }
 
 DEVICE void begin_x(const u16* x, u32* to, u32 t0, u32 rows, u32 k) {
 #pragma unroll
@@ -198,6 +184,38 @@ DEVICE void product(const W& w, const u16* x, u32 row0, u32 n, u32 t0, u32 rows,
     __syncthreads();
 }
 
+// Products PLACE .. PRODUCTS of an output.
+template <int OUTPUT, int PLACE, int PRODUCTS>
+DEVICE void products(const Args& A, u32 row0, u32 t0, u32 rows, u32* smem, Sums (&sums)[PRODUCTS]) {
+    if constexpr (PLACE < PRODUCTS) {
+        typedef Problem<OUTPUT, PLACE> P;
+        product(staged(P::weight(A)), P::x(A), row0, Epilogue<OUTPUT>::WIDTH, t0, rows, smem, sums[PLACE]);
+        products<OUTPUT, PLACE + 1>(A, row0, t0, rows, smem, sums);
+    }
+}
+
+// Computes tile `tile` of outputs OUTPUT .. OUTPUTS, numbered through.
+template <int OUTPUT> DEVICE void compute(const Args& A, u32 tile, u32 t0, u32 rows, u32* smem) {
+    if constexpr (OUTPUT < OUTPUTS) {
+        typedef Epilogue<OUTPUT> E;
+        constexpr u32 N = E::WIDTH, HERE = (N + TILE_N - 1) / TILE_N;
+        if (tile >= HERE) {
+            compute<OUTPUT + 1>(A, tile - HERE, t0, rows, smem);
+            return;
+        }
+        const u32 row0 = tile * TILE_N;
+        Sums sums[E::PRODUCTS];
+        products<OUTPUT, 0>(A, row0, t0, rows, smem, sums);
+        EACH_ELEMENT {
+            const u32 t = t0 + element_t(a, i), row = row0 + element_n(b, i);
+            float product[E::PRODUCTS];
+#pragma unroll
+            for (int p = 0; p < E::PRODUCTS; p++) product[p] = sums[p].at[a][b][i];
+            if (t < rows && row < N) E::out(A)[(size_t)t * N + row] = E::value(A, t, row, product);
+        }
+    }
+}
+
 KERNEL {
     extern __shared__ uint4 dynamic[];
     const Args A = ARGS;
@@ -208,5 +226,5 @@ KERNEL {
     const u32 tile = block_index() / along, t0 = block_index() % along * TILE_T;
     if (tile >= TILES) return;
     u32* smem = (u32*)dynamic;
-    TILE_OUTPUTS
+    compute<0>(A, tile, t0, rows, smem);
 }

@@ -24,35 +24,22 @@ impl Cuda<'_> {
         let w0 = op.first_weight();
         for (p, sig) in site.ins[w0..op.first_operand()].iter().enumerate() {
             if self.is_direct(p, half) {
-                unit.read(&format!("DATA{p}"), "u16", Arg::In(w0 + p));
-                unit.set(&format!("W{p}"), format!("(Direct{{DATA{p}}})"));
+                unit.read(&format!("W{p}"), "u16", Arg::In(w0 + p));
             } else {
-                unit.weight(&format!("DEQUANTIZED{p}"), Arg::In(w0 + p), sig, false);
-                unit.set(&format!("W{p}"), format!("dequantized(DEQUANTIZED{p})"));
+                unit.weight(&format!("W{p}"), Arg::In(w0 + p), sig, false);
             }
         }
         for i in op.first_operand()..site.ins.len() {
             unit.read(&format!("OPERAND{}", i - w0), "float", Arg::In(i));
         }
-        let (mut outputs, mut tiles) = (String::new(), 0);
-        for (o, out) in site.outs.iter().enumerate() {
+        for o in 0..site.outs.len() {
             unit.write(&format!("OUT{o}"), "float", Arg::Out(o));
-            let (n, begin) = (out.width, tiles);
-            tiles += n.div_ceil(tile_n);
-            outputs += &format!("if (tile < {tiles}u) {{\nconst u32 row0 = (tile - {begin}u) * TILE_N;\n");
-            for (place, &p) in op.products_of(&op.outputs[o]).iter().enumerate() {
-                outputs += &format!("Sums p{place};\nproduct(W{p}, X_HALF, row0, {n}u, t0, rows, smem, p{place});\n");
-            }
-            let value = self.value(o, &|place| format!("p{place}.at[a][b][i]"));
-            outputs += &format!(
-                "EACH_ELEMENT {{ const u32 t = t0 + element_t(a, i), row = row0 + element_n(b, i); if (t < rows && row < {n}u) \
-                 OUT{o}[(size_t)t * {n}u + row] = {value}; }}\nreturn;\n}}\n"
-            );
         }
+        let tiles: usize = site.outs.iter().map(|out| out.width.div_ceil(tile_n)).sum();
+        let problems = self.problems(&|p| format!("W{p}"), &|_| "X_HALF");
         unit.set("TILES", tiles).set("TILE_T", tile_t).set("TILE_N", tile_n).set("STAGES", stages);
         unit.set("COLUMNS", columns).resident(2).shared(stages * (tile_t + tile_n) * (columns + 8) * 2);
-        unit.part(WEIGHTS).part(HALF).part(include_str!("gemm_f16_mma.cu"));
-        unit.code("TILE_OUTPUTS", &outputs);
+        unit.part(WEIGHTS).part(HALF).part(&problems).part(include_str!("gemm_f16_mma.cu"));
         let cost = op.cost(site);
         let read = site.ins[w0..].iter().fold(rows.clone() * (2 * k), |a, s| a + s.bytes());
         let grid = Expr::CeilDiv(Box::new(rows), tile_t as u64) * tiles;

@@ -4,27 +4,13 @@
 // v1: tiles of both factors, 32 columns at a time, in shared memory; 4 x 4 elements a thread; fused multiply-adds. Products and
 //     sums are f32. This kernel is the fallback where a faster one does not apply.
 #ifndef ONETRIP_LAUNCH
-// Defaults: gate and up of Qwen2.5-0.5B in Q4_0, many rows, f32 activations. TILE_OUTPUTS: the launch's problems and epilogue, which the builder generates.
 #define THREADS 256
 #include "defaults.cuh"
-#define ROWS (Batch{BATCH}.t())
-#define K 896
-#define X_IN ((const float*)A.a1)
-#define ROUNDED ((const float*)A.a2)
-#define NORMED ((const float*)A.a3)
-#define W0 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a4 + 0, (const u8*)A.a4 + 2179072, (const u8*)A.a4 + 0}
-#define W1 Planes<4, 32, 8, false, ScaleF16, false>{(const u8*)A.a5 + 0, (const u8*)A.a5 + 2179072, (const u8*)A.a5 + 0}
-#define OUT0 ((float*)A.a6)
+#include "operands.cuh"
 #define TILES 76
-#define TILE_OUTPUTS if (tile < 76u) { \
-    const u32 row0 = (tile - 0u) * 64; \
-    float p0[16]; tile_product(W0, NORMED, row0, 4864u, t0, rows, ws, xs, p0); \
-    float p1[16]; tile_product(W1, NORMED, row0, 4864u, t0, rows, ws, xs, p1); \
-    _Pragma("unroll") \
-    for (int i = 0; i < 16; i++) { const u32 t = t0 + threadIdx.x / 16 * 4 + i / 4, row = row0 + threadIdx.x % 16 * 4 + i % 4; if (t < rows && row < 4864u) OUT0[(size_t)t * 4864u + row] = (silu(p0[i]) * p1[i]); } \
-    return; \
-    }
+#define PRODUCT_X X_IN
 #include "weights.cuh"
+#include "swiglu.cuh"
 #endif
 
 // acc = the thread's 4 x 4 elements of rows row0 .. row0 + 64 of a weight of `n` rows times tokens t0 .. t0 + 64 of `rows`.
@@ -72,6 +58,38 @@ DEVICE void tile_product(const W w, const float* x, u32 row0, u32 n, u32 t0, u32
     }
 }
 
+// Products PLACE .. PRODUCTS of an output.
+template <int OUTPUT, int PLACE, int PRODUCTS>
+DEVICE void tile_products(const Args& A, u32 row0, u32 t0, u32 rows, float* ws, float* xs, float (&acc)[PRODUCTS][16]) {
+    if constexpr (PLACE < PRODUCTS) {
+        typedef Problem<OUTPUT, PLACE> P;
+        tile_product(P::weight(A), P::x(A), row0, Epilogue<OUTPUT>::WIDTH, t0, rows, ws, xs, acc[PLACE]);
+        tile_products<OUTPUT, PLACE + 1>(A, row0, t0, rows, ws, xs, acc);
+    }
+}
+
+// Computes tile `tile` of outputs OUTPUT .. OUTPUTS, numbered through.
+template <int OUTPUT> DEVICE void compute(const Args& A, u32 tile, u32 t0, u32 rows, float* ws, float* xs) {
+    if constexpr (OUTPUT < OUTPUTS) {
+        typedef Epilogue<OUTPUT> E;
+        if (tile >= (E::WIDTH + 63) / 64) {
+            compute<OUTPUT + 1>(A, tile - (E::WIDTH + 63) / 64, t0, rows, ws, xs);
+            return;
+        }
+        const u32 row0 = tile * 64;
+        float acc[E::PRODUCTS][16];
+        tile_products<OUTPUT, 0>(A, row0, t0, rows, ws, xs, acc);
+#pragma unroll
+        for (int i = 0; i < 16; i++) {
+            const u32 t = t0 + threadIdx.x / 16 * 4 + i / 4, row = row0 + threadIdx.x % 16 * 4 + i % 4;
+            float product[E::PRODUCTS];
+#pragma unroll
+            for (int p = 0; p < E::PRODUCTS; p++) product[p] = acc[p][i];
+            if (t < rows && row < E::WIDTH) E::out(A)[(size_t)t * E::WIDTH + row] = E::value(A, t, row, product);
+        }
+    }
+}
+
 KERNEL {
     __shared__ __align__(16) float ws[32 * 68];
     __shared__ __align__(16) float xs[32 * 68];
@@ -81,5 +99,5 @@ KERNEL {
     const u32 rows = ROWS;
     const u32 tile = block_index() % TILES, t0 = block_index() / TILES * 64;
     if (t0 >= rows) return;
-    TILE_OUTPUTS
+    compute<0>(A, tile, t0, rows, ws, xs);
 }

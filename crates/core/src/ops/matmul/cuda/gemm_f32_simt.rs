@@ -36,32 +36,15 @@ impl Cuda<'_> {
         unit.read("X_IN", "float", Arg::In(0));
         unit.read("ROUNDED", "float", Arg::Scratch(0)).read("NORMED", "float", Arg::Scratch(1));
         self.set_operands(&mut unit);
-        let (mut outputs, mut tiles) = (String::new(), 0);
-        for (o, out) in site.outs.iter().enumerate() {
-            let (n, begin) = (out.width, tiles);
-            tiles += n.div_ceil(TILE);
-            outputs += &format!("if (tile < {tiles}u) {{\nconst u32 row0 = (tile - {begin}u) * {TILE};\n");
-            for (place, &p) in op.products_of(&op.outputs[o]).iter().enumerate() {
-                let x = if self.products[p].int8 {
-                    "ROUNDED"
-                } else if normed {
-                    "NORMED"
-                } else {
-                    "X_IN"
-                };
-                outputs +=
-                    &format!("float p{place}[16]; tile_product(W{p}, {x}, row0, {n}u, t0, rows, ws, xs, p{place});\n");
-            }
-            let value = self.value(o, &|place| format!("p{place}[i]"));
-            outputs += &format!(
-                "#pragma unroll\nfor (int i = 0; i < 16; i++) {{ const u32 t = t0 + threadIdx.x / 16 * 4 + i / 4, row = \
-                 row0 + threadIdx.x % 16 * 4 + i % 4; if (t < rows && row < {n}u) OUT{o}[(size_t)t * {n}u + row] = {value}; }}\n\
-                 return;\n}}\n"
-            );
-        }
+        let x = |p: usize| match (self.products[p].int8, normed) {
+            (true, _) => "ROUNDED",
+            (false, true) => "NORMED",
+            (false, false) => "X_IN",
+        };
+        let problems = self.problems(&|p| format!("W{p}"), &x);
+        let tiles: usize = site.outs.iter().map(|out| out.width.div_ceil(TILE)).sum();
         unit.set("TILES", tiles);
-        unit.part(WEIGHTS).part(include_str!("gemm_f32_simt.cu"));
-        unit.code("TILE_OUTPUTS", &outputs);
+        unit.part(WEIGHTS).part(&problems).part(include_str!("gemm_f32_simt.cu"));
         let raw_x = if int8 || normed { Expr::Const(0) } else { site.ins[0].bytes() };
         let read = site.ins[op.first_weight()..].iter().fold(made + raw_x, |a, s| a + s.bytes());
         let grid = Expr::CeilDiv(Box::new(rows), TILE as u64) * tiles;

@@ -4,6 +4,7 @@
 use super::half::dtype;
 use super::*;
 use crate::codegen::cuda::HALF;
+use crate::codegen::cuda::PROBLEMS;
 use crate::precision::Rounding;
 use onetrip_ir::kernel::{Code, Gemm};
 use onetrip_ir::tree::Binary;
@@ -131,21 +132,29 @@ impl Cuda<'_> {
         let (rows, n) = (site.outs[output].rows.clone(), site.outs[output].width);
         let mut unit = self.half_unit(half, 256);
         let mut read = Expr::Const(0);
-        let mut loads = String::new();
-        for (place, &p) in op.products_of(tree).iter().enumerate() {
+        let mut problem = String::from(PROBLEMS);
+        let used = op.products_of(tree);
+        for (place, &p) in used.iter().enumerate() {
             let Some(arg) = products[p] else { continue };
             unit.read(&format!("PRODUCT{place}"), "float", arg);
-            loads += &format!("const float4 q{place} = *(const float4*)(PRODUCT{place} + at);\n");
-            loads += &format!("const float p{place}[4] = {{q{place}.x, q{place}.y, q{place}.z, q{place}.w}};\n");
+            problem += &format!(
+                "template <> struct Problem<0, {place}> {{\n\
+                 DEVICE static const float* product(const Args& A) {{ return PRODUCT{place}; }}\n}};\n"
+            );
             read = read + rows.clone() * (4 * n);
         }
+        problem += &format!(
+            "template <> struct Epilogue<0> {{\nstatic constexpr int PRODUCTS = {};\n\
+             DEVICE static float value(const Args& A, u32 t, u32 row, const float* product) {{ return {}; }}\n}};\n",
+            used.len(),
+            self.value(output, &|place| format!("product[{place}]")),
+        );
         for leaf in tree.leaves().into_iter().filter(|&l| l >= op.products) {
             unit.read(&format!("OPERAND{leaf}"), "float", Arg::In(w0 + leaf));
             read = read + site.ins[w0 + leaf].bytes();
         }
         unit.write("OUT", "float", Arg::Out(output));
-        unit.set("N", n).set("VALUE", self.value(output, &|place| format!("p{place}[i]")));
-        unit.code("LOADS", &loads).part(include_str!("epilogue.cu"));
+        unit.set("N", n).part(&problem).part(include_str!("epilogue.cu"));
         let cost = Cost::of(read, rows.clone() * (4 * n), rows.clone() * (n * tree.flops() as usize));
         let groups = Expr::CeilDiv(Box::new(rows * (n / QUADS)), 256);
         unit.launch("matmul/epilogue", groups, cost)

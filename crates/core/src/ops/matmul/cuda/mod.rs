@@ -24,6 +24,7 @@ mod gemm_skinny;
 mod gemv;
 mod gemv_multi;
 mod half;
+mod problems;
 pub(super) mod select;
 mod tune;
 
