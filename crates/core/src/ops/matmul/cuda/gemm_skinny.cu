@@ -37,8 +37,8 @@
 //     55 us less, although chains of this kernel take as long as before: in a tick, instructions are fetched from memory, since
 //     its weights evict them from the caches.
 // What did not help: three or four k-blocks in flight in registers (37 and 45 us); three warp tiles for each of twelve warps
-// (31.7 us), or four (37 us); one instruction for zero point and scale (36 us); wgmma (a warpgroup of four warps, weights as
-// the operand in registers: without loads of weights 27 us instead of 37, but with them 36 to 43 us, and with weights through a
+// (31.7 us), or four (37 us); one instruction for zero point and scale (36 us); wgmma (a warpgroup of four warps, one
+// operand in registers: without loads of weights 27 us instead of 37, but with them 36 to 43 us, and with weights through a
 // ring of shared-memory stages 36 us); a barrier for each quarter of the activations, so that work begins earlier (1.7 us
 // more); bulk prefetch of weights to L2 (all: 38 us, half: 35 us) or two k-tiles ahead (31.1 us); dequantizing ahead of the mma
 // instructions, in program order or for all warp tiles at once; a block's own partial sums read without distributed shared
