@@ -6,6 +6,8 @@ mod gates;
 mod json;
 mod listings;
 mod predict;
+#[cfg(unix)]
+mod pty;
 mod schemas;
 mod terminal;
 
