@@ -23,8 +23,8 @@ use onetrip_ir::tree::Tree;
 pub use onetrip_ir::tree::Unary;
 
 use crate::config::{Config, Recurrent};
-use crate::files::FileError;
-use crate::weights::Weights;
+use crate::files::{FileError, KeyError};
+use crate::weights::{Dims, Weights};
 use onetrip_core::ops::rope::frequencies::RopeConfig;
 
 /// Why a graph could not be built.
@@ -66,6 +66,8 @@ pub struct GraphBuilder<'a> {
     graph: Graph,
     weights: &'a mut Weights,
     cache_type: DType,
+    /// Number of positions that a sequence may have.
+    context: usize,
     want: Want,
     /// Prefix of the names of nodes and weights: `blk.3.` within layer 3, empty outside of layers.
     prefix: String,
@@ -73,10 +75,17 @@ pub struct GraphBuilder<'a> {
 }
 
 impl<'a> GraphBuilder<'a> {
-    /// Begins an empty graph with the output `want`; `cache_type` is the element type of KV caches.
-    pub fn new(config: &'a Config, weights: &'a mut Weights, cache_type: DType, want: Want) -> GraphBuilder<'a> {
+    /// Begins an empty graph with the output `want`; `cache_type` is the element type of KV caches, and `context` the number of
+    /// positions that a sequence may have.
+    pub fn new(
+        config: &'a Config,
+        weights: &'a mut Weights,
+        cache_type: DType,
+        context: usize,
+        want: Want,
+    ) -> GraphBuilder<'a> {
         let (graph, prefix, states) = Default::default();
-        GraphBuilder { config, graph, weights, cache_type, want, prefix, states }
+        GraphBuilder { config, graph, weights, cache_type, context, want, prefix, states }
     }
 
     /// Adds the op `sample` if tokens are wanted; returns the graph and the signatures of its states, by state index.
@@ -92,11 +101,6 @@ impl<'a> GraphBuilder<'a> {
     /// Begins a layer: until the next call, names of nodes and weights get the prefix of this layer.
     pub fn layer(&mut self, layer: usize) {
         self.prefix = format!("blk.{layer}.");
-    }
-
-    /// Ends the last layer: names of nodes and weights get no prefix from here on.
-    pub fn end_of_layers(&mut self) {
-        self.prefix.clear();
     }
 
     fn push(&mut self, name: &str, op: impl Into<onetrip_core::ops::Op>, ins: &[ValueId]) -> Made {
@@ -119,20 +123,24 @@ impl<'a> GraphBuilder<'a> {
         found.unwrap_or_else(|| self.graph.source(name, sig, Source::Weight(index)))
     }
 
-    fn weight(&mut self, name: &str) -> Made {
+    fn weight(&mut self, name: &str, dims: Dims) -> Made {
         let name = format!("{}{name}", self.prefix);
-        let (index, sig) = self.weights.get(&name)?;
+        let (index, sig) = self.weights.get(&name, dims)?;
         Ok(self.source(&name, index, sig))
     }
 
-    fn weight_if_there(&mut self, name: &str) -> Result<Option<ValueId>, BuildError> {
+    fn weight_if_there(&mut self, name: &str, dims: Dims) -> Result<Option<ValueId>, BuildError> {
         let name = format!("{}{name}", self.prefix);
-        Ok(self.weights.find(&name)?.map(|(index, sig)| self.source(&name, index, sig)))
+        Ok(self.weights.find(&name, dims)?.map(|(index, sig)| self.source(&name, index, sig)))
+    }
+
+    fn width(&self, x: ValueId) -> usize {
+        self.graph.values[x].sig.width
     }
 
     /// The row of the embedding table for every token of the batch.
     pub fn embed(&mut self) -> Made {
-        let table = self.weight("token_embd.weight")?;
+        let table = self.weight("token_embd.weight", Dims::embedding(self.config))?;
         self.push("token_embd", Embed { scale: 1.0 }, &[table])
     }
 
@@ -153,19 +161,86 @@ impl<'a> GraphBuilder<'a> {
 
     /// RMS norm of every group of `dim` elements, times the weight `name.weight`.
     pub fn norm_of(&mut self, x: ValueId, name: &str, dim: usize) -> Made {
-        let weight = self.weight(&format!("{name}.weight"))?;
+        let elements = if dim == WHOLE_ROW { self.width(x) } else { dim };
+        let weight = self.weight(&format!("{name}.weight"), Dims::Row(elements))?;
         let normed = self.push(name, RmsNorm::plain(self.config.eps, dim), &[x])?;
         self.push(name, Elementwise::mul(), &[normed, weight])
     }
 
-    /// `x · Wᵀ` with the weight `name.weight`, plus `name.bias` where the file has it.
-    pub fn linear(&mut self, x: ValueId, name: &str) -> Made {
-        let weight = self.weight(&format!("{name}.weight"))?;
-        let y = self.push(name, Matmul::plain(), &[x, weight])?;
-        match self.weight_if_there(&format!("{name}.bias"))? {
+    /// `x · Wᵀ` with the weight `name.weight` of `rows` rows (`None`: as many as the file has), plus `name.bias` where the file
+    /// has it.
+    pub fn linear(&mut self, x: ValueId, name: &str, rows: impl Into<Option<usize>>) -> Made {
+        let y = self.product(x, name, rows.into())?;
+        let elements = self.width(y);
+        match self.weight_if_there(&format!("{name}.bias"), Dims::Row(elements))? {
             Some(bias) => self.push(&format!("{name}_bias"), Elementwise::add(), &[y, bias]),
             None => Ok(y),
         }
+    }
+
+    /// Like [`GraphBuilder::linear`], and the bias has to be there.
+    pub fn linear_biased(&mut self, x: ValueId, name: &str, rows: usize) -> Made {
+        let y = self.product(x, name, Some(rows))?;
+        let bias = self.weight(&format!("{name}.bias"), Dims::Row(rows))?;
+        self.push(&format!("{name}_bias"), Elementwise::add(), &[y, bias])
+    }
+
+    fn product(&mut self, x: ValueId, name: &str, rows: Option<usize>) -> Made {
+        let weight = self.weight(&format!("{name}.weight"), Dims::Matrix { rows, width: self.width(x) })?;
+        self.push(name, Matmul::plain(), &[x, weight])
+    }
+
+    /// Queries, keys and values of `h`: its products with `attn_q`, `attn_k` and `attn_v`.
+    pub fn qkv(&mut self, h: ValueId) -> Result<[ValueId; 3], BuildError> {
+        let (q, kv) = self.head_rows();
+        Ok([self.linear(h, "attn_q", q)?, self.linear(h, "attn_k", kv)?, self.linear(h, "attn_v", kv)?])
+    }
+
+    /// Like [`GraphBuilder::qkv`], with biases.
+    pub fn qkv_biased(&mut self, h: ValueId) -> Result<[ValueId; 3], BuildError> {
+        let (q, kv) = self.head_rows();
+        let q = self.linear_biased(h, "attn_q", q)?;
+        Ok([q, self.linear_biased(h, "attn_k", kv)?, self.linear_biased(h, "attn_v", kv)?])
+    }
+
+    /// Products of `h` with several matrices whose rows lie one after the other in the weight `of.weight`: the name of each
+    /// product, and its rows.
+    pub fn packed<const N: usize>(
+        &mut self,
+        h: ValueId,
+        of: &str,
+        parts: [(&str, usize); N],
+    ) -> Result<[ValueId; N], BuildError> {
+        let tensor = format!("{}{of}.weight", self.prefix);
+        let all = parts.iter().map(|(_, rows)| rows).sum();
+        let dims = Dims::Matrix { rows: Some(all), width: self.width(h) };
+        let (mut made, mut start) = ([0; N], 0);
+        for (y, (name, rows)) in made.iter_mut().zip(parts) {
+            let (index, sig) = self.weights.part(&tensor, dims, start..start + rows)?;
+            let weight = self.source(&format!("{}{name}.weight", self.prefix), index, sig);
+            *y = self.push(name, Matmul::plain(), &[h, weight])?;
+            start += rows;
+        }
+        Ok(made)
+    }
+
+    /// Inner width of the feed-forward network; an error if the file does not say it.
+    pub fn ffn_width(&self) -> Result<usize, BuildError> {
+        let missing = || KeyError::Missing { key: format!("{}.feed_forward_length", self.config.arch) };
+        Ok(self.weights.file().key(self.config.ffn.ok_or_else(missing))?)
+    }
+
+    /// Elements of all queries of a row, and of all its keys.
+    fn head_rows(&self) -> (usize, usize) {
+        (self.config.heads * self.config.head_dim, self.config.kv_heads * self.config.head_dim)
+    }
+
+    /// The gated feed-forward network: `(activation(h · Gᵀ) · (h · Uᵀ)) · Dᵀ` with `ffn_gate`, `ffn_up` and `ffn_down`.
+    pub fn gated_ffn(&mut self, h: ValueId, activation: Unary) -> Made {
+        let gate = self.linear(h, "ffn_gate", self.config.ffn)?;
+        let up = self.linear(h, "ffn_up", self.width(gate))?;
+        let f = self.glu(activation, gate, up)?;
+        self.linear(f, "ffn_down", self.config.width)
     }
 
     /// `activation(gate) · up`.
@@ -185,13 +260,13 @@ impl<'a> GraphBuilder<'a> {
 
     /// `x` plus the weight `name`, a single row that is added to every row.
     pub fn add_row(&mut self, x: ValueId, name: &str) -> Made {
-        let row = self.weight(name)?;
+        let row = self.weight(name, Dims::Row(self.width(x)))?;
         self.push(&name.replace('.', "_"), Elementwise::add(), &[x, row])
     }
 
     /// `x` times the weight `name`, a single row that multiplies every row.
     pub fn mul_row(&mut self, x: ValueId, name: &str) -> Made {
-        let row = self.weight(name)?;
+        let row = self.weight(name, Dims::Row(self.width(x)))?;
         self.push(name, Elementwise::mul(), &[x, row])
     }
 
@@ -229,8 +304,8 @@ impl<'a> GraphBuilder<'a> {
     /// Causal convolution of every channel with its filter of `taps` taps in `name.weight`. The last `taps - 1` inputs of each
     /// channel stay in a recurrent state.
     pub fn conv(&mut self, x: ValueId, name: &str, taps: usize) -> Made {
-        let filter = self.weight(&format!("{name}.weight"))?;
-        let width = self.graph.values[x].sig.width;
+        let width = self.width(x);
+        let filter = self.weight(&format!("{name}.weight"), Dims::Filter { channels: width, taps })?;
         let state = self.state("conv_state", Sig::recurrent((taps - 1) * width));
         self.push(name, Conv { taps, heads: None }, &[x, filter, state])
     }
@@ -246,10 +321,19 @@ impl<'a> GraphBuilder<'a> {
         self.push("delta_net", delta, &[q, k, v, g, beta, state])
     }
 
-    /// Adds a table of rotary frequencies, divided by the factors in `rope_freqs.weight` where the file has them; returns the
-    /// index of the table.
+    /// Adds a table of rotary frequencies, divided by the factors that the file has for each pair: in `rope_freqs.weight`, or
+    /// one list for contexts up to the original one and another for longer contexts. Returns the index of the table.
     pub fn rope_table(&mut self, rope: &RopeConfig) -> Result<usize, BuildError> {
-        let divisors = self.weights.find("rope_freqs.weight")?.map(|(i, _)| self.weights.row(i));
+        let is_long = self.context > self.config.original;
+        let listed = self.config.long_factors.as_ref().map(|lists| lists[usize::from(is_long)].clone());
+        let by_context = if is_long { "rope_factors_long.weight" } else { "rope_factors_short.weight" };
+        let mut divisors = listed;
+        for name in ["rope_freqs.weight", by_context] {
+            if divisors.is_none() {
+                let found = self.weights.find(name, Dims::Row(rope.dim / 2))?;
+                divisors = found.map(|(i, _)| self.weights.row(i));
+            }
+        }
         Ok(self.graph.rope_table(rope.spec(divisors.as_deref())))
     }
 
@@ -274,20 +358,17 @@ impl<'a> GraphBuilder<'a> {
         self.push("attention", attention, &[q, written[0], written[1]])
     }
 
-    /// The rows whose logits are wanted: all rows, or the last row of each sequence.
-    pub fn logit_rows(&mut self, x: ValueId) -> Made {
-        if self.want == Want::AllLogits {
-            return Ok(x);
-        }
-        self.push("logit_rows", GatherRows, &[x])
-    }
-
-    /// Logits: `x` times the output matrix, or times the embedding table where the model ties the two.
-    pub fn head(&mut self, x: ValueId) -> Made {
-        let weight = match self.weight_if_there("output.weight")? {
-            Some(weight) => weight,
-            None => self.weight("token_embd.weight")?,
-        };
-        self.push("output", Matmul::plain(), &[x, weight])
+    /// Ends the last layer and adds logits of `x`: of all rows, or of the last row of each sequence.
+    pub fn logits(&mut self, x: ValueId) -> Made {
+        self.prefix.clear();
+        let x = if self.want == Want::AllLogits { x } else { self.push("logit_rows", GatherRows, &[x])? };
+        let x = self.norm(x, "output_norm")?;
+        let weight = self.weights.output(self.config)?;
+        let weight = self.source(weight.name, weight.index, weight.sig);
+        let y = self.push("output", Matmul::plain(), &[x, weight])?;
+        let Some(cap) = self.config.logit_cap else { return Ok(y) };
+        let y = self.scale("logit_cap_in", y, 1.0 / cap)?;
+        let y = self.unary(Unary::Tanh, y, "logit_cap_tanh")?;
+        self.scale("logit_cap_out", y, cap)
     }
 }

@@ -3,6 +3,7 @@
 //! The engine never names a kernel. A model definition in [`models`] builds a graph with a [`graph_builder`]; [`model`] makes
 //! plans from the graph; [`step`] runs the plans on the batches of [`scheduler`].
 
+pub mod architecture;
 pub mod chat;
 pub mod config;
 pub mod files;

@@ -25,6 +25,7 @@ impl Engine {
         if context == 0 || sequences == 0 {
             return Err(MemoryError::NoContext.into());
         }
+        model.context = context;
         let pages = Scheduler::pages(context, sequences) as u64;
         let state_bytes = |s: &Sig| {
             if s.role == Role::Recurrent {

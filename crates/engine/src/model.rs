@@ -15,10 +15,11 @@ use onetrip_ir::plan::Plan;
 use onetrip_ir::target::{Compute, RowBucket, Target};
 use onetrip_ir::tensor::Sig;
 
+use crate::architecture::Architecture;
 use crate::config::{Config, ConfigError};
 use crate::files::{FileError, ModelFile};
 use crate::graph_builder::{BuildError, GraphBuilder, Want};
-use crate::models::{self, MODELS};
+use crate::models;
 use crate::weights::Weights;
 
 /// Options that hold for all plans of a model: types, precision, rules and target.
@@ -83,6 +84,10 @@ pub struct Model {
     pub config: Config,
     /// Options that hold for all plans of this model.
     pub options: ModelOptions,
+    /// Number of positions that a sequence may have: those for which the model was trained, until it is loaded for another
+    /// number. Rotary frequencies may depend on it.
+    pub context: usize,
+    architecture: &'static Architecture,
     weights: Weights,
     layouts: Layouts,
     states: Vec<Sig>,
@@ -97,11 +102,19 @@ impl Model {
     /// Makes a model from an opened file: reads the configuration, finds every weight that the model definition names, and
     /// chooses the layouts of weights.
     pub fn new(file: ModelFile, options: ModelOptions) -> Result<Model, ModelError> {
-        let config = Config::read(&file, &models::names())?;
+        let (architecture, config) = models::configure(&file)?;
         let file = Arc::new(file);
-        let weights = Weights::new(file.clone(), &config.arch, config.norm_plus_one, options.weights, options.target);
-        let mut model = Model { file, config, options, weights, layouts: Layouts::new(), states: vec![] };
+        let (special, minus_one) = (architecture.tensors, config.norm_minus_one);
+        let weights = Weights::new(file.clone(), special, minus_one, options.weights, options.target);
+        let context = config.context;
+        let (layouts, states) = Default::default();
+        let mut model = Model { file, config, options, context, architecture, weights, layouts, states };
         let (graph, states) = model.graph(Want::LastLogits)?;
+        if let Some(tensor) = model.weights.unread(model.config.layers) {
+            let what = format!("is not part of the architecture {}, so the answers would be wrong", architecture.name);
+            let hint = "use a file of a supported model, or another program for this one";
+            return Err(FileError::tensor(model.file.name(), tensor, what, hint).into());
+        }
         model.layouts = choose_layouts(&graph, model.options.target, model.options.compute);
         model.states = states;
         Ok(model)
@@ -109,11 +122,8 @@ impl Model {
 
     /// The graph as the model definition builds it, before any rule is applied, and the signatures of its states.
     pub fn graph(&mut self, want: Want) -> Result<(Graph, Vec<Sig>), ModelError> {
-        let name = self.config.arch.as_str();
-        let define = MODELS.iter().find(|(arch, _)| *arch == name).map(|(_, define)| *define);
-        let define = define.ok_or_else(|| ModelError::Plan(format!("no definition of architecture {name}")))?;
-        let mut builder = GraphBuilder::new(&self.config, &mut self.weights, self.options.cache, want);
-        let logits = define(&mut builder)?;
+        let mut builder = GraphBuilder::new(&self.config, &mut self.weights, self.options.cache, self.context, want);
+        let logits = (self.architecture.define)(&mut builder)?;
         Ok(builder.finish(logits)?)
     }
 
@@ -156,10 +166,7 @@ impl Model {
 
     /// Number of elements in a row of logits: rows of the output matrix, or of the embedding where the two are tied.
     pub fn vocabulary(&mut self) -> Result<usize, ModelError> {
-        let found = match self.weights.find("output.weight")? {
-            Some((_, sig)) => sig,
-            None => self.weights.get("token_embd.weight")?.1,
-        };
+        let found = self.weights.output(&self.config)?.sig;
         Ok(found.rows.constant().unwrap_or(0) as usize)
     }
 }

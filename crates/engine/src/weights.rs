@@ -1,7 +1,7 @@
 //! The weights of a model: found by their GGUF names in files of any format, and converted to the type and layout that the
 //! kernels read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -14,7 +14,13 @@ use onetrip_ir::formats::planes::Planes;
 use onetrip_ir::target::Target;
 use onetrip_ir::tensor::{Layout, Role, Sig, tile_layout};
 
-use crate::files::{FileError, Kind, ModelFile, TensorInfo};
+use crate::config::Config;
+use crate::files::{FileError, ModelFile, TensorInfo};
+
+mod names;
+
+pub use names::Dims;
+use names::{COMPUTED, Names};
 
 /// Called while weights are converted and uploaded, with the bytes of the file that are done and the bytes in all.
 pub type Progress<'a> = &'a (dyn Fn(usize, usize) + Sync);
@@ -25,6 +31,10 @@ struct Entry {
     dtype: DType,
     rows: usize,
     width: usize,
+    /// First row of the weight in the tensor, and rows of the tensor: a tensor may hold several weights.
+    within: (usize, usize),
+    /// A single row (norm weights, biases), which kernels read as f32.
+    single: bool,
     /// Index of the first shard, as graphs name it; the weight has `shards` consecutive indices.
     first: usize,
     shards: usize,
@@ -40,14 +50,34 @@ impl Entry {
 /// largest buffer binding of the device is split by rows into shards, each with its own index.
 pub struct Weights {
     file: Arc<ModelFile>,
-    arch: String,
-    plus_one: bool,
+    names: Names,
+    minus_one: bool,
     requantize: Option<DType>,
     target: Target,
     entries: Vec<Entry>,
     /// For each weight index, the index of its entry in `entries`.
     entry_of: Vec<usize>,
     by_name: HashMap<String, Option<usize>>,
+    /// The weights that a definition asked for, where there is no file to look them up.
+    declared: Option<Declared>,
+}
+
+/// What a definition asked for, where there is no file.
+#[derive(Default)]
+struct Declared {
+    /// Names of whole weights and of parts of weights; a weight's index is its place in this list.
+    asked: Vec<String>,
+    tensors: Vec<(String, Dims)>,
+}
+
+/// A weight with its GGUF name and its index.
+pub struct Named {
+    /// GGUF's name.
+    pub name: &'static str,
+    /// Index of its first shard.
+    pub index: usize,
+    /// Its rows and type, before a layout is chosen.
+    pub sig: Sig,
 }
 
 /// Rows of a weight that are used in place in the memory map of the file; `bytes` is their range in the tensor.
@@ -63,13 +93,48 @@ impl AsRef<[u8]> for Mapped {
     }
 }
 
+impl Declared {
+    fn note(&mut self, name: &str, dims: Dims, part: Option<Range<usize>>) -> (usize, Sig) {
+        let key = part.as_ref().map_or_else(|| name.into(), |rows| format!("{name}@{}", rows.start));
+        if !self.tensors.iter().any(|(n, _)| n == name) {
+            self.tensors.push((name.into(), dims));
+        }
+        let index = self.asked.iter().position(|k| *k == key).unwrap_or_else(|| {
+            self.asked.push(key);
+            self.asked.len() - 1
+        });
+        let (rows, width) = dims.wanted();
+        let rows = part.map_or(rows.unwrap_or(1), |part| part.len()).into();
+        (index, Sig { rows, width, dtype: DType::F32, role: Role::Weight(Layout::Stored) })
+    }
+}
+
 impl Weights {
     /// An empty list. Matrices are converted to the type `requantize` where their width is a multiple of its block size.
-    /// With `plus_one`, the file stores norm weights minus one, so one is added at load. `target` has the size of the largest
+    /// `special` has parts of tensor names that are not the usual ones, in GGUF and in folders of Hugging Face. With
+    /// `minus_one`, the file stores norm weights minus one, so one is added at load. `target` has the size of the largest
     /// buffer binding.
-    pub fn new(file: Arc<ModelFile>, arch: &str, plus_one: bool, requantize: Option<DType>, target: Target) -> Weights {
+    pub fn new(
+        file: Arc<ModelFile>,
+        special: &'static [(&'static str, &'static str)],
+        minus_one: bool,
+        requantize: Option<DType>,
+        target: Target,
+    ) -> Weights {
         let (entries, entry_of, by_name) = Default::default();
-        Weights { file, arch: arch.into(), plus_one, requantize, target, entries, entry_of, by_name }
+        let names = Names::of(&file, special);
+        Weights { file, names, minus_one, requantize, target, entries, entry_of, by_name, declared: None }
+    }
+
+    /// A list that notes what a definition asks for instead of looking it up: weights that a file may lack are not there.
+    /// `file` needs no tensors.
+    pub fn declaring(file: Arc<ModelFile>, target: Target) -> Weights {
+        Weights { declared: Some(Declared::default()), ..Weights::new(file, &[], false, None, target) }
+    }
+
+    /// The weights that a definition asked for, by GGUF's names, in the order in which it asked.
+    pub fn declared(&self) -> &[(String, Dims)] {
+        self.declared.as_ref().map_or(&[], |declared| &declared.tensors)
     }
 
     /// The file that holds the weights.
@@ -77,13 +142,38 @@ impl Weights {
         &self.file
     }
 
-    /// Index and signature of the weight with this GGUF name, if the file has it.
-    pub fn find(&mut self, name: &str) -> Result<Option<(usize, Sig)>, FileError> {
-        let index = match self.by_name.get(name) {
+    /// Index and signature of the weight with this GGUF name, if the file has it. Other dimensions than `dims` are an error.
+    pub fn find(&mut self, name: &str, dims: Dims) -> Result<Option<(usize, Sig)>, FileError> {
+        if self.declared.is_some() {
+            return Ok(None);
+        }
+        self.find_rows(name, dims, None)
+    }
+
+    /// Index and signature of some rows of the weight with this GGUF name, which has to have the dimensions `dims`: the rows of
+    /// a matrix that a file has packed with others.
+    pub fn part(&mut self, name: &str, dims: Dims, rows: Range<usize>) -> Result<(usize, Sig), FileError> {
+        if let Some(declared) = &mut self.declared {
+            return Ok(declared.note(name, dims, Some(rows)));
+        }
+        match self.find_rows(name, dims, Some(rows))? {
+            Some(found) => Ok(found),
+            None => self.get(name, dims),
+        }
+    }
+
+    fn find_rows(
+        &mut self,
+        name: &str,
+        dims: Dims,
+        rows: Option<Range<usize>>,
+    ) -> Result<Option<(usize, Sig)>, FileError> {
+        let key = rows.as_ref().map_or_else(|| name.into(), |rows| format!("{name}@{}", rows.start));
+        let index = match self.by_name.get(&key) {
             Some(index) => *index,
             None => {
-                let index = self.register(name)?;
-                self.by_name.insert(name.into(), index);
+                let index = self.register(name, dims, rows)?;
+                self.by_name.insert(key, index);
                 index
             }
         };
@@ -91,37 +181,66 @@ impl Weights {
     }
 
     /// Like `find`, but a weight that the file does not have is an error.
-    pub fn get(&mut self, name: &str) -> Result<(usize, Sig), FileError> {
-        match self.find(name)? {
+    pub fn get(&mut self, name: &str, dims: Dims) -> Result<(usize, Sig), FileError> {
+        if let Some(declared) = &mut self.declared {
+            return Ok(declared.note(name, dims, None));
+        }
+        match self.find(name, dims)? {
             Some(found) => Ok(found),
-            None => Err(self.file.require(&self.name_in_file(name)).err().unwrap_or_else(|| {
+            None => Err(self.file.require(&self.names.in_file(name)).err().unwrap_or_else(|| {
                 // `find` has looked for the same name, so `require` fails too; this error is for the case that it does not.
                 FileError::tensor(self.file.name(), name, "missing", "fetch or convert the model again")
             })),
         }
     }
 
-    fn name_in_file(&self, name: &str) -> String {
-        if self.file.kind() == Kind::Gguf { name.into() } else { hugging_face_name(&self.arch, name) }
+    /// The output matrix: the file's own, or the embedding table where the model ties the two.
+    pub fn output(&mut self, config: &Config) -> Result<Named, FileError> {
+        let (name, dims) = ("output.weight", Dims::embedding(config));
+        let own = match config.tied {
+            Some(true) => None,
+            Some(false) => Some(self.get(name, dims)?),
+            None => self.find(name, dims)?,
+        };
+        if let Some((index, sig)) = own {
+            return Ok(Named { name, index, sig });
+        }
+        let name = "token_embd.weight";
+        let (index, sig) = self.get(name, dims)?;
+        Ok(Named { name, index, sig })
     }
 
-    fn register(&mut self, name: &str) -> Result<Option<usize>, FileError> {
-        let Some(tensor) = self.file.tensor(&self.name_in_file(name)).cloned() else { return Ok(None) };
+    /// A tensor of the file that belongs to one of the first `layers` layers and that the definition has not asked for: the
+    /// model computes something that the definition does not.
+    pub fn unread(&self, layers: usize) -> Option<&str> {
+        let read: HashSet<&str> = self.entries.iter().map(|e| e.tensor.name.as_str()).collect();
+        let names = self.file.tensors().map(|t| t.name.as_str());
+        names.into_iter().find(|name| {
+            let inside = self.names.layer(name).is_some_and(|layer| layer < layers);
+            inside && !read.contains(name) && !COMPUTED.iter().any(|end| name.ends_with(end))
+        })
+    }
+
+    fn register(&mut self, name: &str, dims: Dims, part: Option<Range<usize>>) -> Result<Option<usize>, FileError> {
+        let Some(tensor) = self.file.tensor(&self.names.in_file(name)).cloned() else { return Ok(None) };
         let stored = self.file.dtype(&tensor)?;
-        let width = tensor.dims.first().copied().unwrap_or(1) as usize;
-        let rows = (tensor.elements() / width as u64) as usize;
-        if tensor.dims.len() > 2 {
-            let what = format!("has {} dimensions, a matrix has two", tensor.dims.len());
-            return Err(FileError::tensor(self.file.name(), name, what, "convert the model again"));
-        }
+        let Some((all, width)) = dims.of(&tensor.dims) else {
+            let found = tensor.dims.iter().rev().map(u64::to_string).collect::<Vec<_>>().join(" × ");
+            let what = format!("has the dimensions {found}, where the configuration asks for {}", dims.text());
+            let hint = "the weights do not fit the configuration: fetch or convert the model again";
+            return Err(FileError::tensor(self.file.name(), &tensor.name, what, hint));
+        };
+        let single = matches!(dims, Dims::Row(_));
         let dtype = match self.requantize {
             // Single rows (norm weights, biases) are small, and kernels read them as f32.
-            _ if tensor.dims.len() < 2 => DType::F32,
+            _ if single => DType::F32,
             Some(wanted) if wanted.row_bytes(width).is_some() => wanted,
             _ => stored,
         };
         let first = self.entry_of.len();
-        let mut e = Entry { tensor, stored, dtype, rows, width, first, shards: 1 };
+        let part = part.unwrap_or(0..all);
+        let (rows, within) = (part.len(), (part.start, all));
+        let mut e = Entry { tensor, stored, dtype, rows, width, within, single, first, shards: 1 };
         // The layout is chosen later and decides the number of shards, so enough indices for any layout are reserved.
         e.shards = [Layout::Stored, Layout::Planes].map(|l| self.shards(&e, l).len()).into_iter().max().unwrap_or(1);
         self.entry_of.resize(first + e.shards, self.entries.len());
@@ -186,7 +305,7 @@ impl Weights {
         device: &mut dyn Device,
     ) -> Result<(), LoadError> {
         let pieces = self.pieces(layouts);
-        let total = self.entries.iter().map(|e| e.tensor.bytes).sum();
+        let total = pieces.iter().map(|piece| piece.stored().len()).sum();
         let mut done = 0;
         if !self.target.is_text() {
             let count = &mut |piece: &Piece| {
@@ -282,7 +401,7 @@ impl Weights {
             Make::Row { .. } => {
                 let mut numbers = vec![0.0; e.rows * e.width];
                 e.stored.def().dequantize(stored, &mut numbers);
-                if self.plus_one && e.tensor.name.ends_with("norm.weight") {
+                if self.minus_one && e.tensor.name.ends_with("norm.weight") {
                     numbers.iter_mut().for_each(|x| *x += 1.0);
                 }
                 out.copy_from_slice(bytemuck::cast_slice(&numbers));
@@ -303,7 +422,8 @@ impl Weights {
                 convert(e, stored, threads, parts, &|rows, [a, b, c], _| planes.pack(rows, a, b, c));
             }
         }
-        if piece.rows.end == e.rows {
+        let (at, all) = e.within;
+        if at + piece.rows.end == all {
             self.file.release(&e.tensor);
         }
     }
@@ -333,8 +453,9 @@ struct Piece<'a> {
 impl Piece<'_> {
     /// The range of bytes of these rows in the stored tensor.
     fn stored(&self) -> Range<usize> {
-        let row = self.e.tensor.bytes / self.e.rows.max(1);
-        if self.rows.len() == self.e.rows { 0..self.e.tensor.bytes } else { self.rows.start * row..self.rows.end * row }
+        let (at, all) = self.e.within;
+        let row = self.e.tensor.bytes / all.max(1);
+        (at + self.rows.start) * row..(at + self.rows.end) * row
     }
 
     /// The range of bytes that is used in place in the memory map; empty if the rows are converted.
@@ -370,7 +491,7 @@ enum Make {
 impl Make {
     /// How `rows` rows of the weight `e` are loaded.
     fn of(e: &Entry, layout: Layout, rows: usize) -> Make {
-        if e.tensor.dims.len() < 2 {
+        if e.single {
             return Make::Row { bytes: e.rows * e.width * 4 };
         }
         let row = e.dtype.row_bytes(e.width).unwrap_or(0);
@@ -463,54 +584,5 @@ fn pack(e: &Entry, stored: &[u8], row_bytes: usize, out: &mut [u8]) {
     if let Some(layout) = tile_layout(e.dtype, e.width) {
         let rows: Vec<&[u8]> = stored.chunks_exact(row_bytes).collect();
         layout.pack(&rows, &|block, parts| e.dtype.def().unpack(block, parts), out);
-    }
-}
-
-/// The name that Hugging Face files give to the tensor with the GGUF name `name`.
-fn hugging_face_name(arch: &str, name: &str) -> String {
-    let fixed = |name: &str| match name {
-        "token_embd.weight" => Some("model.embed_tokens.weight"),
-        "output_norm.weight" => Some("model.norm.weight"),
-        "output.weight" => Some("lm_head.weight"),
-        _ => None,
-    };
-    if let Some(found) = fixed(name) {
-        return found.into();
-    }
-    let mut parts = name.splitn(3, '.');
-    let (Some("blk"), Some(layer), Some(rest)) = (parts.next(), parts.next(), parts.next()) else { return name.into() };
-    let (part, kind) = rest.rsplit_once('.').unwrap_or((rest, "weight"));
-    let part = match part {
-        "attn_norm" => "input_layernorm",
-        "attn_q" => "self_attn.q_proj",
-        "attn_k" => "self_attn.k_proj",
-        "attn_v" => "self_attn.v_proj",
-        "attn_output" => "self_attn.o_proj",
-        "attn_q_norm" => "self_attn.q_norm",
-        "attn_k_norm" => "self_attn.k_norm",
-        "ffn_norm" if arch == "gemma3" => "pre_feedforward_layernorm",
-        "ffn_norm" => "post_attention_layernorm",
-        "post_attention_norm" => "post_attention_layernorm",
-        "post_ffw_norm" => "post_feedforward_layernorm",
-        "ffn_gate" => "mlp.gate_proj",
-        "ffn_up" => "mlp.up_proj",
-        "ffn_down" => "mlp.down_proj",
-        other => other,
-    };
-    format!("model.layers.{layer}.{part}.{kind}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::hugging_face_name;
-
-    #[test]
-    fn names_of_the_two_worlds_meet() {
-        let llama = |n| hugging_face_name("llama", n);
-        assert_eq!(llama("token_embd.weight"), "model.embed_tokens.weight");
-        assert_eq!(llama("blk.12.attn_q.bias"), "model.layers.12.self_attn.q_proj.bias");
-        assert_eq!(llama("blk.0.ffn_norm.weight"), "model.layers.0.post_attention_layernorm.weight");
-        let gemma = hugging_face_name("gemma3", "blk.0.ffn_norm.weight");
-        assert_eq!(gemma, "model.layers.0.pre_feedforward_layernorm.weight");
     }
 }

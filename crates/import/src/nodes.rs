@@ -329,7 +329,7 @@ impl Importer<'_> {
             return Err(format!("a base or scale that is not positive, or {rows} heads of {} tokens", self.bind.t));
         }
         let scaling = scale.filter(|s| *s != 1.0).map_or(Scaling::None, |s| Scaling::Linear { factor: 1.0 / s });
-        let table = self.graph.rope_table(RopeConfig { base, dim: rotated, scaling }.spec(None));
+        let table = self.graph.rope_table(RopeConfig { base, dim: rotated, scaling, attention: 1.0 }.spec(None));
         let heads = (rows / self.bind.t) as usize;
         Ok((Rope { heads, dim, pairs: rotated / 2, neox, table, norm: None, view }.into(), vec![x]))
     }

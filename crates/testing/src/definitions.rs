@@ -16,7 +16,7 @@ use crate::shape::Tensor;
 use crate::small::{Small, naive_logits};
 
 /// The architectures.
-const ARCHS: [&str; 4] = ["llama", "qwen2", "qwen3", "gemma3"];
+const ARCHS: [&str; 6] = ["llama", "qwen2", "qwen3", "gemma3", "phi3", "olmo2"];
 /// Tokens that follow every prompt, one in each step.
 const THEN: [u32; 3] = [7, 90, 33];
 /// Tolerance on logits, which are about 4 in magnitude: f32 sums in another order differ in their last digits.

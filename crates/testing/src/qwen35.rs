@@ -379,7 +379,7 @@ fn bad_sizes() -> Result<(), Failed> {
         ("ssm.inner_size", 128, &["ssm.inner_size", "128", "96"]),
         ("ssm.time_step_rank", 5, &["ssm.time_step_rank", "80"]),
         ("ssm.group_count", 4, &["6 value heads", "4 key heads"]),
-        ("ssm.group_count", 3, &["delta"]),
+        ("ssm.group_count", 3, &["attn_qkv", "192 rows"]),
         ("ssm.group_count", 0, &["qwen35.ssm.group_count` is 0"]),
         ("ssm.conv_kernel", 3, &["conv", "3"]),
         ("ssm.conv_kernel", 1, &["ssm.conv_kernel"]),

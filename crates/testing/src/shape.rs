@@ -1,6 +1,7 @@
 //! Shapes of models: their metadata and the names and sizes of their tensors, without any weights.
 
 use onetrip_engine::files::{Metadata, Value};
+use onetrip_engine::weights::Dims;
 
 /// The shape of a model of one of the architectures that have a model definition.
 #[derive(Clone, Debug)]
@@ -77,6 +78,7 @@ impl Shape {
             ("attention.key_length", self.dim),
             ("attention.value_length", self.dim),
             ("rope.dimension_count", self.dim),
+            ("vocab_size", self.vocab),
         ];
         let mut set = |key: &str, value| m.insert(format!("{a}.{key}"), value);
         counts.into_iter().for_each(|(key, n)| {
@@ -126,44 +128,11 @@ impl Shape {
 
     /// All tensors that the model definition reads.
     pub fn tensors(&self) -> Vec<Tensor> {
-        let mut out = vec![];
-        let mut add = |name: String, width, rows| out.push(Tensor { name, width, rows });
-        add("token_embd.weight".into(), self.width, Some(self.vocab));
-        let (q, kv) = (self.heads * self.dim, self.kv_heads * self.dim);
-        for layer in 0..self.layers {
-            let mut norm = |name: &str, width| add(format!("blk.{layer}.{name}"), width, None);
-            norm("attn_norm.weight", self.width);
-            norm("ffn_norm.weight", self.width);
-            if self.arch == "gemma3" {
-                norm("post_attention_norm.weight", self.width);
-                norm("post_ffw_norm.weight", self.width);
-            }
-            if matches!(self.arch, "gemma3" | "qwen3") {
-                norm("attn_q_norm.weight", self.dim);
-                norm("attn_k_norm.weight", self.dim);
-            }
-            if self.arch == "qwen2" {
-                norm("attn_q.bias", q);
-                norm("attn_k.bias", kv);
-                norm("attn_v.bias", kv);
-            }
-            let matrices = [
-                ("attn_q", self.width, q),
-                ("attn_k", self.width, kv),
-                ("attn_v", self.width, kv),
-                ("attn_output", q, self.width),
-                ("ffn_gate", self.width, self.ffn),
-                ("ffn_up", self.width, self.ffn),
-                ("ffn_down", self.ffn, self.width),
-            ];
-            for (name, width, rows) in matrices {
-                add(format!("blk.{layer}.{name}.weight"), width, Some(rows));
-            }
-        }
-        add("output_norm.weight".into(), self.width, None);
-        if !self.tied {
-            add("output.weight".into(), self.width, Some(self.vocab));
-        }
-        out
+        let declared = onetrip_engine::shape::declared(&self.metadata(), self.tied).expect("a shape that can be");
+        let tensor = |(name, dims): (String, Dims)| match dims {
+            Dims::Row(width) => Tensor { name, width, rows: None },
+            _ => Tensor { name, width: dims.wanted().1, rows: dims.wanted().0 },
+        };
+        declared.into_iter().map(tensor).collect()
     }
 }

@@ -32,7 +32,7 @@ impl Small {
         let (heads, kv_heads) = match arch {
             "llama" => (6, 2),
             "qwen2" => (4, 1),
-            "qwen3" => (4, 4),
+            "qwen3" | "olmo2" => (4, 4),
             _ => (4, 2),
         };
         let shape = Shape {
@@ -48,7 +48,7 @@ impl Small {
             rope_base: 20000.0,
             eps: 1e-5,
             window: (arch == "gemma3").then_some(24),
-            tied: arch != "qwen2",
+            tied: !matches!(arch, "qwen2" | "olmo2"),
         };
         let mut rng = Rng::new(seed);
         let numbers = shape.tensors().into_iter().map(|t| {
@@ -134,12 +134,13 @@ impl Small {
             ("post_ffw_norm", "post_feedforward_layernorm"),
             ("attn_norm", "input_layernorm"),
             ("ffn_norm", if gemma { "pre_feedforward_layernorm" } else { "post_attention_layernorm" }),
+            ("attn_qkv", "self_attn.qkv_proj"),
             ("attn_q", "self_attn.q_proj"),
             ("attn_k", "self_attn.k_proj"),
             ("attn_v", "self_attn.v_proj"),
             ("attn_output", "self_attn.o_proj"),
             ("ffn_gate", "mlp.gate_proj"),
-            ("ffn_up", "mlp.up_proj"),
+            ("ffn_up", if self.shape.arch == "phi3" { "mlp.gate_up_proj" } else { "mlp.up_proj" }),
             ("ffn_down", "mlp.down_proj"),
             ("output", "lm_head"),
             ("blk", "model.layers"),
@@ -169,7 +170,20 @@ pub fn naive_logits(model: &Small, ids: &[u32]) -> Vec<Vec<f64>> {
     let row = |id: u32| &embedding[id as usize * s.width..(id as usize + 1) * s.width];
     let mut xs: Vec<Vec<f64>> = ids.iter().map(|&id| row(id).iter().map(|x| *x as f64 * scale).collect()).collect();
     for layer in 0..s.layers {
-        let w = |name: &str| get(format!("blk.{layer}.{name}.weight")).map_or(&[][..], |v| v);
+        let stored = |name: &str| get(format!("blk.{layer}.{name}.weight")).map_or(&[][..], |v| v);
+        // Phi's files have q, k and v in one matrix, and gate and up in another.
+        let rows = |name: &str, first: usize, rows: usize| &stored(name)[first * s.width..(first + rows) * s.width];
+        let (all_q, all_kv) = (s.heads * s.dim, s.kv_heads * s.dim);
+        let w = |name: &str| match (s.arch, name) {
+            ("phi3", "attn_q") => rows("attn_qkv", 0, all_q),
+            ("phi3", "attn_k") => rows("attn_qkv", all_q, all_kv),
+            ("phi3", "attn_v") => rows("attn_qkv", all_q + all_kv, all_kv),
+            ("phi3", "ffn_gate") => rows("ffn_up", 0, s.ffn),
+            ("phi3", "ffn_up") => rows("ffn_up", s.ffn, s.ffn),
+            _ => stored(name),
+        };
+        // OLMo 2 has no norm before a block.
+        let before = |x: &[f64], name: &str| if s.arch == "olmo2" { x.to_vec() } else { norm(x, w(name)) };
         let base = if gemma && !s.is_global(layer) { 10000.0 } else { s.rope_base as f64 };
         // q, k or v of a token: matrix product, bias, head norm, rotary embedding.
         let project = |h: &[f64], name: &str, position: Option<usize>| -> Vec<f64> {
@@ -178,8 +192,11 @@ pub fn naive_logits(model: &Small, ids: &[u32]) -> Vec<Vec<f64>> {
                 y.iter_mut().zip(bias).for_each(|(y, b)| *y += *b as f64);
             }
             let Some(position) = position else { return y };
+            if s.arch == "olmo2" {
+                y = norm(&y, w(&format!("{name}_norm")));
+            }
             for head in y.chunks_exact_mut(s.dim) {
-                if let Some(w) = get(format!("blk.{layer}.{name}_norm.weight")) {
+                if let Some(w) = get(format!("blk.{layer}.{name}_norm.weight")).filter(|_| s.arch != "olmo2") {
                     head.copy_from_slice(&norm(head, w));
                 }
                 let half = s.dim / 2;
@@ -193,7 +210,7 @@ pub fn naive_logits(model: &Small, ids: &[u32]) -> Vec<Vec<f64>> {
         };
         let (mut ks, mut vs): (Vec<Vec<f64>>, Vec<Vec<f64>>) = Default::default();
         for (t, x) in xs.iter_mut().enumerate() {
-            let h = norm(x, w("attn_norm"));
+            let h = before(x, "attn_norm");
             let q = project(&h, "attn_q", Some(t));
             ks.push(project(&h, "attn_k", Some(t)));
             vs.push(project(&h, "attn_v", None));
@@ -209,11 +226,11 @@ pub fn naive_logits(model: &Small, ids: &[u32]) -> Vec<Vec<f64>> {
                 );
             }
             let mut o = product(w("attn_output"), &a);
-            if gemma {
+            if gemma || s.arch == "olmo2" {
                 o = norm(&o, w("post_attention_norm"));
             }
             x.iter_mut().zip(o).for_each(|(x, o)| *x += o);
-            let h = norm(x, w("ffn_norm"));
+            let h = before(x, "ffn_norm");
             let act = |g: f64| match gemma {
                 true => 0.5 * g * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (g + 0.044715 * g * g * g)).tanh()),
                 false => g / (1.0 + (-g).exp()),
@@ -222,7 +239,7 @@ pub fn naive_logits(model: &Small, ids: &[u32]) -> Vec<Vec<f64>> {
             let up = product(w("ffn_up"), &h);
             let f: Vec<f64> = gate.iter().zip(up).map(|(g, u)| act(*g) * u).collect();
             let mut f = product(w("ffn_down"), &f);
-            if gemma {
+            if gemma || s.arch == "olmo2" {
                 f = norm(&f, w("post_ffw_norm"));
             }
             x.iter_mut().zip(f).for_each(|(x, f)| *x += f);

@@ -3,21 +3,26 @@
 use crate::files::FileError;
 use onetrip_core::ops::rope::frequencies::RopeConfig;
 
-/// Upper limits of hyperparameters: a larger number means that the file is damaged.
-pub(super) const MAX_LAYERS: usize = 4096;
-pub(super) const MAX_WIDTH: usize = 1 << 20;
+/// Most layers: a larger number means that the file is damaged.
+pub const MAX_LAYERS: usize = 4096;
+/// Most elements of a row, heads or blocks: a larger number means that the file is damaged.
+pub const MAX_WIDTH: usize = 1 << 20;
 pub(super) const MAX_CONTEXT: usize = 1 << 27;
 pub(super) const MAX_HEAD: usize = 4096;
 
 /// Architecture and hyperparameters of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Architecture, by GGUF's names: `llama`, `qwen2`, `qwen3`, `qwen35`, `gemma3`.
+    /// Architecture, by GGUF's name.
     pub arch: String,
     /// Number of layers.
     pub layers: usize,
     /// Elements in a row of the residual stream.
     pub width: usize,
+    /// Inner width of the feed-forward network, where the file says it.
+    pub ffn: Option<usize>,
+    /// Number of tokens, where the file says it. The embedding table may have more rows.
+    pub vocabulary: Option<usize>,
     /// Number of query heads.
     pub heads: usize,
     /// Number of key/value heads.
@@ -30,18 +35,27 @@ pub struct Config {
     pub eps: f32,
     /// Rotary embedding; where some layers have a sliding window, that of the layers without one.
     pub rope: RopeConfig,
-    /// Rotary base of layers with a sliding window (Gemma 3).
-    pub local_rope_base: f32,
+    /// Number of positions of the context before it was made longer (longrope): for a longer context than that, the factors
+    /// for long contexts are chosen.
+    pub original: usize,
+    /// Divisors of the rotary frequencies for contexts up to `original`, and for longer ones, where `config.json` lists them.
+    pub long_factors: Option<[Vec<f32>; 2]>,
+    /// Rotary embedding of layers with a sliding window.
+    pub local_rope: RopeConfig,
     /// Number of positions that a token sees in layers with a sliding window.
     pub window: Option<u32>,
-    /// The last of every `window_period` layers has no sliding window; 0: all layers have one.
-    pub window_period: usize,
+    /// For each layer, whether it is one of those with a sliding window.
+    pub sliding: Vec<bool>,
     /// Rotary pairs are `(i, i + half)` (NeoX style) instead of neighbours.
     pub neox: bool,
     /// Factor on attention scores, where it is not `1/sqrt(head_dim)`.
     pub attention_scale: Option<f32>,
-    /// The file stores norm weights minus one (Gemma in Hugging Face files).
-    pub norm_plus_one: bool,
+    /// Logits are `cap · tanh(x / cap)`, where there is a cap.
+    pub logit_cap: Option<f32>,
+    /// The embedding table is also the output matrix, where the file says so or says the opposite.
+    pub tied: Option<bool>,
+    /// The file stores norm weights minus one.
+    pub norm_minus_one: bool,
     /// Shape of the layers that keep a recurrent state instead of a KV cache, if there are any.
     pub recurrent: Option<Recurrent>,
 }
@@ -75,7 +89,7 @@ pub enum ConfigError {
     #[error(transparent)]
     File(#[from] FileError),
     /// The architecture has no model definition.
-    #[error("{file}: architecture `{arch}` is not supported; supported are {known}")]
+    #[error("{file}: architecture `{arch}` is not supported{why}; supported are {known}")]
     Arch {
         /// Name of the file.
         file: String,
@@ -83,12 +97,22 @@ pub enum ConfigError {
         arch: String,
         /// Names of the supported architectures, separated by commas.
         known: String,
+        /// More about the reason, in parentheses after a space, or empty.
+        why: String,
     },
     /// A safetensors file outside of a folder has weights but no configuration.
     #[error("{file}: a bare safetensors file does not say what model it is: give the folder that has its config.json")]
     Bare {
         /// Name of the file.
         file: String,
+    },
+    /// A key that changes the result and that no definition of this architecture implements.
+    #[error("{file}: {what}; use a file of a supported model, or another program for this one")]
+    Effect {
+        /// Name of the file.
+        file: String,
+        /// The key, its value, and why it is refused.
+        what: String,
     },
     /// Hyperparameters that contradict each other.
     #[error("{file}: {what}; the file is damaged or of an unknown variant: fetch or convert it again")]

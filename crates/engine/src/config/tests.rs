@@ -1,0 +1,4 @@
+//! Tests of configurations, through the registry of architectures.
+
+mod folders;
+mod gguf;
