@@ -4,11 +4,12 @@
 //! produce the same text. Templates are also untrusted input: their work, recursion, memory and output are limited, and they
 //! have no access to files, time zones or the network.
 
+mod methods;
 mod python;
 mod time;
 
 use std::io;
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, mpsc};
 use std::time::{Duration, SystemTime};
 
 use minijinja::syntax::SyntaxConfig;
@@ -76,7 +77,12 @@ pub struct ChatTemplate {
     environment: Environment<'static>,
     bos: String,
     eos: String,
+    /// Whether the content of a message has to be a list of parts, once it is known.
+    wants_parts: OnceLock<bool>,
 }
+
+/// A text that no template has of itself, by which it is found whether a template prints the content of a message.
+const MARK: &str = "onetrip-mark-7f3a";
 
 const NAME: &str = "chat";
 
@@ -100,7 +106,10 @@ impl ChatTemplate {
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
         environment.set_recursion_limit(MAX_RECURSION);
         python::install(&mut environment);
-        let source = python::without_generation_tags(source);
+        methods::install(&mut environment);
+        // Jinja2 reads every kind of line break as one of its own.
+        let source = source.replace("\r\n", "\n").replace('\r', "\n");
+        let source = python::without_generation_tags(&source);
         // Parsing recurses as deep as the template nests, so it runs on a thread with a large stack, as rendering does.
         let environment = limited(move |share| {
             if source.len() > MAX_SOURCE / share {
@@ -111,7 +120,7 @@ impl ChatTemplate {
                 Err(error) => Err(ChatError::Syntax(place(&error))),
             }
         })?;
-        Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned() })
+        Ok(ChatTemplate { environment, bos: bos.to_owned(), eos: eos.to_owned(), wants_parts: OnceLock::new() })
     }
 
     /// Renders the prompt for a conversation. With `add_generation_prompt` the prompt ends where the assistant's answer begins.
@@ -135,12 +144,28 @@ impl ChatTemplate {
         add_generation_prompt: bool,
         now: SystemTime,
     ) -> Result<String, ChatError> {
+        // A template for lists of parts would pass over a text without a word.
+        let wants_parts = *self.wants_parts.get_or_init(|| {
+            let mark = [Message::new("user", MARK)];
+            let shows = |parts| self.render_with(&mark, true, now, parts).is_ok_and(|text| text.contains(MARK));
+            !shows(false) && shows(true)
+        });
+        self.render_with(messages, add_generation_prompt, now, wants_parts)
+    }
+
+    fn render_with(
+        &self,
+        messages: &[Message],
+        add_generation_prompt: bool,
+        now: SystemTime,
+        parts: bool,
+    ) -> Result<String, ChatError> {
         let size: usize = messages.iter().map(|m| m.role.len() + m.content.len()).sum();
         let mut environment = self.environment.clone();
         // Fuel grows with the size of the conversation, since several filters may each produce its bytes once more.
         let fuel = BASE_FUEL + messages.len() as u64 * MESSAGE_FUEL + size as u64 / 8;
         environment.add_function("strftime_now", move |format: &str| time::format(format, now));
-        let list: Vec<Value> = messages.iter().map(message_value).collect();
+        let list: Vec<Value> = messages.iter().map(|message| message_value(message, parts)).collect();
         // `transformers` also defines `tools` and `documents` when there are none, with the value `None`.
         let context = Value::from_pairs([
             ("messages", Value::from(list)),
@@ -162,11 +187,14 @@ impl ChatTemplate {
     }
 }
 
-fn message_value(message: &Message) -> Value {
-    Value::from_pairs([
-        ("role", Value::from(message.role.as_str())),
-        ("content", Value::from(message.content.as_str())),
-    ])
+/// A message as templates see it; with `parts`, its content is a list with one part of type `text`.
+fn message_value(message: &Message, parts: bool) -> Value {
+    let text = Value::from(message.content.as_str());
+    let content = match parts {
+        true => Value::from(vec![Value::from_pairs([("type", Value::from("text")), ("text", text)])]),
+        false => text,
+    };
+    Value::from_pairs([("role", Value::from(message.role.as_str())), ("content", content)])
 }
 
 /// Runs `work` on a thread with the largest of [`STACKS`] with which the system can start one. The argument of `work` is the

@@ -10,6 +10,7 @@ mod tests;
 mod traits;
 mod windows;
 
+pub use effects::EFFECTS;
 pub use hyperparameters::{Config, ConfigError, Recurrent};
 pub use hyperparameters::{MAX_LAYERS, MAX_WIDTH};
 pub use keys::{Key, Keys, key};

@@ -123,7 +123,8 @@ impl Model {
     /// The graph as the model definition builds it, before any rule is applied, and the signatures of its states.
     pub fn graph(&mut self, want: Want) -> Result<(Graph, Vec<Sig>), ModelError> {
         let mut builder = GraphBuilder::new(&self.config, &mut self.weights, self.options.cache, self.context, want);
-        let logits = (self.architecture.define)(&mut builder)?;
+        let define = self.architecture.define;
+        let logits = define(&mut builder)?;
         Ok(builder.finish(logits)?)
     }
 

@@ -35,6 +35,8 @@ struct Entry {
     within: (usize, usize),
     /// A single row (norm weights, biases), which kernels read as f32.
     single: bool,
+    /// The bytes in the file are aligned for the elements, so that they can be used where they are.
+    aligned: bool,
     /// Index of the first shard, as graphs name it; the weight has `shards` consecutive indices.
     first: usize,
     shards: usize,
@@ -240,7 +242,8 @@ impl Weights {
         let first = self.entry_of.len();
         let part = part.unwrap_or(0..all);
         let (rows, within) = (part.len(), (part.start, all));
-        let mut e = Entry { tensor, stored, dtype, rows, width, within, single, first, shards: 1 };
+        let aligned = self.file.is_header_only() || self.file.is_aligned(&tensor, stored);
+        let mut e = Entry { tensor, stored, dtype, rows, width, within, single, aligned, first, shards: 1 };
         // The layout is chosen later and decides the number of shards, so enough indices for any layout are reserved.
         e.shards = [Layout::Stored, Layout::Planes].map(|l| self.shards(&e, l).len()).into_iter().max().unwrap_or(1);
         self.entry_of.resize(first + e.shards, self.entries.len());
@@ -496,7 +499,7 @@ impl Make {
         }
         let row = e.dtype.row_bytes(e.width).unwrap_or(0);
         match layout {
-            Layout::Stored if e.dtype == e.stored => Make::Mapped,
+            Layout::Stored if e.dtype == e.stored && e.aligned => Make::Mapped,
             Layout::Stored => Make::Matrix { layout, unit: 16 * row, bytes: rows * row },
             Layout::Tile16 => {
                 let unit = tile_layout(e.dtype, e.width).map_or(16 * row, |t| t.tile_bytes());

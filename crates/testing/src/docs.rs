@@ -187,28 +187,38 @@ A measured gain is the median of at least 8 interleaved pairs (`onetrip bench --
 give: `faster` and `slower` are with the rule, `coin flip` is where the 99 % interval of the ratio contains 1 or the
 difference is under 1 %.";
 
-/// Writes it.
-pub fn write() -> Result<(), Failed> {
-    Ok(std::fs::write(root().join("docs/rules.md"), text()?)?)
+/// The generated pages that this module keeps, and what is in each.
+const GENERATED: [(&str, fn() -> Result<String, Failed>); 2] =
+    [("docs/rules.md", text), ("docs/models.md", crate::models_page::text)];
+
+/// Writes the pages; their paths.
+pub fn write() -> Result<Vec<&'static str>, Failed> {
+    for (path, text) in GENERATED {
+        std::fs::write(root().join(path), text()?)?;
+    }
+    Ok(GENERATED.iter().map(|(path, _)| *path).collect())
 }
 
 /// The tests of this module, named `docs/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
-    vec![Trial::test("docs/rules.md is what the rules are", is_fresh)]
+    let of = |(path, text): (&'static str, fn() -> Result<String, Failed>)| {
+        Trial::test(format!("{path} is what the program says"), move || is_fresh(path, text))
+    };
+    GENERATED.into_iter().map(of).collect()
 }
 
-fn is_fresh() -> Result<(), Failed> {
-    let (have, want) = (std::fs::read_to_string(root().join("docs/rules.md")).unwrap_or_default(), text()?);
+fn is_fresh(path: &str, text: fn() -> Result<String, Failed>) -> Result<(), Failed> {
+    let (have, want) = (std::fs::read_to_string(root().join(path)).unwrap_or_default(), text()?);
     let line = have.lines().zip(want.lines()).position(|(a, b)| a != b);
     match (have == want, line) {
         (true, _) => Ok(()),
         (false, Some(n)) => Err(format!(
-            "docs/rules.md, line {}:\n  {}\nis now\n  {}\nrun `cargo xtask docs` and commit",
+            "{path}, line {}:\n  {}\nis now\n  {}\nrun `cargo xtask docs` and commit",
             n + 1,
             have.lines().nth(n).unwrap_or(""),
             want.lines().nth(n).unwrap_or("")
         )
         .into()),
-        (false, None) => Err("docs/rules.md is stale: run `cargo xtask docs` and commit".into()),
+        (false, None) => Err(format!("{path} is stale: run `cargo xtask docs` and commit").into()),
     }
 }

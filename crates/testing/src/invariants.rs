@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use libtest_mimic::{Failed, Trial};
 use onetrip_core::fuse::RULES;
 use onetrip_core::ops::Op;
+use onetrip_engine::models::MODELS;
 
 use crate::run_loop;
 use crate::setup::root;
@@ -21,6 +22,7 @@ pub fn tests(all: AllTests) -> Vec<Trial> {
         Trial::test("invariants/CI runs every test that needs a whole model", move || whole_models(all)),
         Trial::test("invariants/there is one run loop", run_loop::is_one),
         Trial::test("invariants/a second run loop is found, whatever it calls the device", run_loop::finds),
+        Trial::test("invariants/an architecture is named in its own file and in the registry", architectures),
         Trial::test("invariants/every op has cases, some with costs counted by hand", every_op_has_cases),
         Trial::test("invariants/no two rules have one name or say that they find the same", rules_are_told_apart),
     ]
@@ -54,6 +56,41 @@ fn whole_models(all: AllTests) -> Result<(), Failed> {
         return Ok(());
     }
     Err(format!("not run by CI: {left:?}; chosen by CI, and there is no such test: {empty:?}").into())
+}
+
+/// Code lines of the product that name an architecture outside of its file: comments and tests may, the tokenizer has names of
+/// its own, and `models.rs` lists the files.
+fn architectures() -> Result<(), Failed> {
+    let product = ["cli", "core", "cost", "cpu", "cuda", "device-common", "devices", "engine", "import", "ir", "wgpu"];
+    let mut found = vec![];
+    for file in &xtask::tidy::Tree::read(&root())?.files {
+        let (path, text) = (&*file.path, &*file.text);
+        let mut parts = path.split('/');
+        let (crates, name, src) = (parts.next(), parts.next().unwrap_or_default(), parts.next());
+        let is_product =
+            (crates, src) == (Some("crates"), Some("src")) && product.contains(&name) && path.ends_with(".rs");
+        if !is_product || path.contains("/tests") || path.contains("/tokenizer/") {
+            continue;
+        }
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (n, line) in code.lines().enumerate().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            for model in MODELS {
+                let own = format!("crates/engine/src/models/{}.rs", model.name);
+                let listed = path == "crates/engine/src/models.rs"
+                    && [format!("mod {};", model.name), format!("&{}::MODEL", model.name)]
+                        .iter()
+                        .any(|l| line.contains(l));
+                let is_word =
+                    |part: &str| part.split(|c: char| !c.is_alphanumeric() && c != '_').any(|w| w == model.name);
+                let literal = line.split('"').skip(1).step_by(2).any(|text| text == model.name);
+                let identifier = is_word(&line.split('"').step_by(2).collect::<Vec<_>>().join(" "));
+                if (literal || identifier) && path != own && !listed {
+                    found.push(format!("{path}:{}: {}", n + 1, line.trim()));
+                }
+            }
+        }
+    }
+    if found.is_empty() { Ok(()) } else { Err(found.join("\n").into()) }
 }
 
 fn every_op_has_cases() -> Result<(), Failed> {

@@ -18,6 +18,7 @@ pub mod fragment_layout;
 pub mod harness;
 pub mod invariants;
 pub mod kernels;
+mod models_page;
 pub mod op_by_op;
 pub mod ops;
 pub mod plans;

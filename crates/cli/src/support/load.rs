@@ -156,6 +156,9 @@ pub fn tokenizer(file: &ModelFile) -> Result<Tokenizer, Fail> {
             }
         },
     };
+    if let Ok(tokenizer) = &built {
+        tokenizer.notes().iter().for_each(|what| note(&format!("note: {}: {what}", file.name())));
+    }
     built.map_err(|e| match e {
         // It names its file, which is in the folder.
         TokenizerError::File { .. } => Fail::Input(format!("{e}; fetch the file again, or {IDS_INSTEAD}")),

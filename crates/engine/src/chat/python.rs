@@ -12,7 +12,6 @@ pub(super) struct Raised(pub(super) String);
 const MAX_DEPTH: usize = 64;
 
 pub(super) fn install(environment: &mut Environment<'static>) {
-    environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
     environment.add_function("raise_exception", |message: Value| -> Result<Value, Error> {
         // Lists and maps are not printed: a list may contain another many times, and its text would be huge.
         let text = match message.kind() {

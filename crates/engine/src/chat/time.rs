@@ -89,16 +89,30 @@ fn name<'n>(names: &[&'n str], number: i64) -> &'n str {
 }
 
 /// `datetime.now().strftime(format)`, with those format directives of Python that dates use.
-pub(super) fn format(format: &str, now: SystemTime) -> Result<String, Error> {
-    let now = Moment::new(now);
+pub(super) fn format(codes: &str, at: SystemTime) -> Result<String, Error> {
+    let now = Moment::new(at);
     let mut out = String::new();
-    let mut chars = format.chars();
+    let mut chars = codes.chars();
     while let Some(c) = chars.next() {
         if c != '%' {
             out.push(c);
             continue;
         }
         let mut code = chars.next();
+        // Codes that stand for several others.
+        let several = match code {
+            Some('F') => "%Y-%m-%d",
+            Some('T' | 'X') => "%H:%M:%S",
+            Some('D' | 'x') => "%m/%d/%y",
+            Some('R') => "%H:%M",
+            Some('c') => "%a %b %e %H:%M:%S %Y",
+            Some('r') => "%I:%M:%S %p",
+            _ => "",
+        };
+        if !several.is_empty() {
+            out.push_str(&format(several, at)?);
+            continue;
+        }
         // `%-d` is the number without its leading zero.
         let padded = code != Some('-');
         if !padded {
@@ -116,11 +130,22 @@ pub(super) fn format(format: &str, now: SystemTime) -> Result<String, Error> {
             Some('M') => (now.minute, 2),
             Some('S') => (now.second, 2),
             Some('w') => (now.weekday, 1),
+            Some('u') => (if now.weekday == 0 { 7 } else { now.weekday }, 1),
+            Some('C') => (now.year / 100, 2),
+            Some('f') => (0, 6),
+            Some('e') => {
+                out.push_str(&format!("{:>2}", now.day));
+                continue;
+            }
             other => {
                 let abbreviated = |name: &str| name.get(..3).unwrap_or(name).to_owned();
                 match other {
                     Some('B') => out.push_str(name(&MONTHS, now.month - 1)),
-                    Some('b') => out.push_str(&abbreviated(name(&MONTHS, now.month - 1))),
+                    // Times are in UTC, and have no name of a zone as in Python.
+                    Some('Z' | 'z') => {}
+                    Some('n') => out.push('\n'),
+                    Some('t') => out.push('\t'),
+                    Some('b' | 'h') => out.push_str(&abbreviated(name(&MONTHS, now.month - 1))),
                     Some('A') => out.push_str(name(&DAYS, now.weekday)),
                     Some('a') => out.push_str(&abbreviated(name(&DAYS, now.weekday))),
                     Some('p') => out.push_str(if now.hour < 12 { "AM" } else { "PM" }),
@@ -157,6 +182,8 @@ mod tests {
         // 29 February of a leap century, and the last second of an ordinary year.
         assert_eq!(at(951_782_400, "%d %B %Y, %a, day %j"), "29 February 2000, Tue, day 060");
         assert_eq!(at(1_735_689_599, "%-d %b %y %I:%M %p %%"), "31 Dec 24 11:59 PM %");
+        assert_eq!(at(951_782_400, "%F %T %D %R [%e] %C %u%n"), "2000-02-29 00:00:00 02/29/00 00:00 [29] 20 2\n");
+        assert_eq!(at(0, "[%e]"), "[ 1]");
         assert_eq!(at(4_107_542_400, "%d %b %Y"), "01 Mar 2100");
     }
 

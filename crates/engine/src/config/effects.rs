@@ -152,3 +152,9 @@ pub fn refuse_unread(keys: &Keys, head_dim: usize) -> Result<(), ConfigError> {
     }
     Ok(())
 }
+
+/// The names of the keys with an effect, for docs/models.md: the kind of file, and its keys.
+pub const EFFECTS: [(&str, fn() -> Vec<&'static str>); 2] = [
+    ("GGUF", || GGUF.iter().map(|(name, _)| *name).collect()),
+    ("config.json", || JSON.iter().map(|(name, _)| *name).collect()),
+];

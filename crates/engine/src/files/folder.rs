@@ -49,14 +49,15 @@ impl Folder {
     }
 }
 
-/// The weight files of a folder, each with the names of the tensors that the index lists for it (none without an index).
+/// The weight files of a folder. An index may list more tensors than its files have: what a model lacks is said when it is asked
+/// for.
 ///
 /// The first of these that exists is taken: `model.safetensors`; the files that `model.safetensors.index.json` lists; all
 /// files `model-*.safetensors`; all files `*.safetensors`.
-pub(super) fn weight_files(dir: &Path) -> Result<Vec<(PathBuf, Vec<String>)>, FileError> {
+pub(super) fn weight_files(dir: &Path) -> Result<Vec<PathBuf>, FileError> {
     let single = dir.join("model.safetensors");
     if single.is_file() {
-        return Ok(vec![(single, Vec::new())]);
+        return Ok(vec![single]);
     }
     let path = dir.join("model.safetensors.index.json");
     if let Some(bytes) = small_file(&path)? {
@@ -81,11 +82,11 @@ pub(super) fn weight_files(dir: &Path) -> Result<Vec<(PathBuf, Vec<String>)>, Fi
             hint: "fetch the weights too, or name a .gguf file",
         });
     }
-    Ok(found.into_iter().map(|p| (p, Vec::new())).collect())
+    Ok(found.into_iter().collect())
 }
 
-fn indexed(dir: &Path, path: &Path, index: Index) -> Result<Vec<(PathBuf, Vec<String>)>, FileError> {
-    let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
+fn indexed(dir: &Path, path: &Path, index: Index) -> Result<Vec<PathBuf>, FileError> {
+    let mut files: BTreeSet<String> = BTreeSet::new();
     for (tensor, file) in index.weight_map {
         // An index is untrusted: it may name only files in its own folder.
         let mut parts = Path::new(&file).components();
@@ -94,16 +95,16 @@ fn indexed(dir: &Path, path: &Path, index: Index) -> Result<Vec<(PathBuf, Vec<St
                 format!("tensor `{}` is said to be in `{}`, not a plain file name", shown(&tensor), shown(&file));
             return Err(FileError::Json { file: shown_path(path), what });
         }
-        files.entry(file).or_default().push(tensor);
+        files.insert(file);
     }
     if files.is_empty() {
         return Err(FileError::Json { file: shown_path(path), what: "the index lists no tensors".into() });
     }
-    let listed = files.into_iter().map(|(file, tensors)| (dir.join(file), tensors));
+    let listed = files.into_iter().map(|file| dir.join(file));
     listed
-        .map(|(file, tensors)| {
+        .map(|file| {
             if file.is_file() {
-                return Ok((file, tensors));
+                return Ok(file);
             }
             Err(FileError::Part {
                 file: shown_path(&file),

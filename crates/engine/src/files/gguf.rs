@@ -6,7 +6,7 @@
 //! length and UTF-8 bytes, an array is a u32 type, a u64 length and the items.
 //!
 //! Decisions where the specification is open or files differ from it:
-//! - All text must be UTF-8, token texts too: replacing invalid bytes could make two tokens equal without notice.
+//! - All text but descriptions of the model (`general.…`) must be UTF-8, token texts too: replacing invalid bytes could make two tokens equal without notice.
 //! - Arrays of arrays are refused: no key of any known model uses them.
 //! - Offsets must be multiples of the alignment, and tensors must not overlap; gaps between them are allowed.
 //! - The padding after the last tensor may be missing.
@@ -210,6 +210,11 @@ impl<'a> Reader<'a> {
     fn value(&mut self, key: &str) -> Result<Value, FileError> {
         let what = format!("the value of key `{}`", shown(key));
         match self.u32(&what)? {
+            // A description that is not UTF-8 is no reason to refuse a model: nothing is computed with it.
+            8 if key.starts_with("general.") && key != "general.architecture" => {
+                let length = self.u64(&what)?;
+                Ok(Value::Str(String::from_utf8_lossy(self.take(length, &what)?).into_owned()))
+            }
             8 => self.text(&what).map(|s| Value::Str(s.to_string())),
             9 => self.values(&what),
             kind => self.scalar(kind, &what),

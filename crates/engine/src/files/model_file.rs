@@ -37,7 +37,7 @@ impl ModelFile {
         let file = shown_path(path);
         let bytes = Bytes::map(path)?;
         if path.extension().is_some_and(|e| e == "safetensors") {
-            return Self::from_safetensors(file, vec![(shown_path(path), bytes, Vec::new())], None);
+            return Self::from_safetensors(file, vec![(shown_path(path), bytes)], None);
         }
         if !bytes.starts_with(gguf::MAGIC) && path.extension().is_none_or(|e| e != "gguf") {
             return Err(FileError::Unsupported {
@@ -68,7 +68,7 @@ impl ModelFile {
 
     /// Opens a bare safetensors model in memory; errors call it `name`. The bytes are copied.
     pub fn from_safetensors_slice(name: &str, bytes: &[u8]) -> Result<ModelFile, FileError> {
-        Self::from_safetensors(name.to_string(), vec![(name.to_string(), Bytes::copied(bytes), Vec::new())], None)
+        Self::from_safetensors(name.to_string(), vec![(name.to_string(), Bytes::copied(bytes))], None)
     }
 
     /// Makes a GGUF model without data from metadata and, for each tensor, its name, dimensions (innermost first) and GGUF type
@@ -127,34 +127,34 @@ impl ModelFile {
 
     fn open_folder(dir: &Path) -> Result<ModelFile, FileError> {
         let folder = Folder::open(dir)?;
-        let files = folder::weight_files(dir)?.into_iter().map(|(path, promised)| {
-            let bytes = Bytes::map(&path)?;
-            Ok((shown_path(&path), bytes, promised))
-        });
+        let files = folder::weight_files(dir)?.into_iter().map(|path| Ok((shown_path(&path), Bytes::map(&path)?)));
         Self::from_safetensors(shown_path(dir), files.collect::<Result<_, FileError>>()?, Some(folder))
     }
 
-    /// `files` has for each file its name, its bytes, and the names of the tensors that an index lists for it.
+    /// `files` has for each file its name and its bytes.
     fn from_safetensors(
         name: String,
-        files: Vec<(String, Bytes, Vec<String>)>,
+        files: Vec<(String, Bytes)>,
         folder: Option<Folder>,
     ) -> Result<ModelFile, FileError> {
         let mut metadata = Metadata::new();
         let mut tensors = Vec::new();
         let mut parts = Vec::new();
-        for (file, bytes, promised) in files {
-            let head = safetensors::read(&file, &bytes, parts.len())?;
-            let there: std::collections::HashSet<&str> = head.tensors.iter().map(|t| t.name.as_str()).collect();
-            if let Some(lost) = promised.iter().find(|p| !there.contains(p.as_str())) {
-                let what = "listed for this file in model.safetensors.index.json, but not in it";
-                return Err(FileError::tensor(&file, lost, what, "fetch the weights and the index again"));
-            }
+        for (file, bytes) in files {
+            let mut head = safetensors::read(&file, &bytes, parts.len())?;
             for (key, note) in head.notes {
                 metadata.insert(format!("safetensors.{key}"), Value::Str(note));
             }
-            tensors.extend(head.tensors);
-            parts.push((file, bytes));
+            // Kernels have no f64: such tensors, which are rare and small, are converted here.
+            let (wide, rest): (Vec<_>, Vec<_>) = head.tensors.drain(..).partition(|t| t.kind.name == "F64");
+            tensors.extend(rest);
+            let narrowed: Vec<(TensorInfo, Bytes)> = wide.into_iter().map(|t| narrowed(t, &bytes)).collect();
+            parts.push((file.clone(), bytes));
+            for (mut tensor, bytes) in narrowed {
+                tensor.part = parts.len();
+                tensors.push(tensor);
+                parts.push((file.clone(), bytes));
+            }
         }
         if let Some(folder) = &folder {
             folder::flatten("", &folder.config, &mut metadata);
@@ -230,8 +230,8 @@ impl ModelFile {
         self.tensor(name).ok_or_else(|| FileError::tensor(&self.name, name, "missing", hint))
     }
 
-    /// The format of a tensor, or an error if the engine cannot compute with it: a type without a definition, no elements, rows
-    /// that are not whole blocks, or data that is not aligned for its elements.
+    /// The format of a tensor, or an error if the engine cannot compute with it: a type without a definition, no elements, or rows
+    /// that are not whole blocks.
     pub fn dtype(&self, tensor: &TensorInfo) -> Result<DType, FileError> {
         let refuse = |what: String, hint| {
             let file = self.parts.get(tensor.part).map_or(self.name.as_str(), |p| p.0.as_str());
@@ -250,17 +250,18 @@ impl ModelFile {
             let what = format!("{} bytes are not {:?} elements of {}", tensor.bytes, tensor.dims, tensor.kind.name);
             return refuse(what, "convert the model again");
         }
-        // Block formats need the alignment of f16 at most: no field of their blocks is a wider float.
-        let align = if dtype == DType::F32 { 4 } else { 2 };
-        if !self.is_header_only() && self.data(tensor).as_ptr().align_offset(align) != 0 {
-            let what = format!("starts at byte {}, not aligned for {}", tensor.offset, tensor.kind.name);
-            return refuse(what, "save the file again with a current version of the safetensors package");
-        }
         Ok(dtype)
     }
 
+    /// Whether the bytes of a tensor are aligned for its elements, so that kernels can read them where they are.
+    pub fn is_aligned(&self, tensor: &TensorInfo, dtype: DType) -> bool {
+        // Block formats need the alignment of f16 at most: no field of their blocks is a wider float.
+        let align = if dtype == DType::F32 { 4 } else { 2 };
+        self.data(tensor).as_ptr().align_offset(align) == 0
+    }
+
     /// The bytes of a tensor in the memory map, without a copy. In GGUF they are aligned to at least 8 bytes; in safetensors
-    /// any alignment can occur, and [`dtype`](Self::dtype) checks it. Empty if `tensor` does not belong to this file.
+    /// any alignment can occur ([`is_aligned`](Self::is_aligned)). Empty if `tensor` does not belong to this file.
     pub fn data(&self, tensor: &TensorInfo) -> &[u8] {
         let part = self.parts.get(tensor.part);
         part.and_then(|(_, bytes)| bytes.get(self.range(tensor))).unwrap_or_default()
@@ -303,4 +304,13 @@ impl ModelFile {
     pub fn chat_template_file(&self) -> Option<&str> {
         self.folder.as_ref()?.chat_template.as_deref()
     }
+}
+
+/// A tensor of f64 as f32, with its bytes.
+fn narrowed(tensor: TensorInfo, bytes: &[u8]) -> (TensorInfo, Bytes) {
+    let wide = bytes.get(tensor.offset..tensor.offset + tensor.bytes).unwrap_or_default();
+    let narrow: Vec<u8> =
+        wide.as_chunks::<8>().0.iter().flat_map(|x| (f64::from_le_bytes(*x) as f32).to_le_bytes()).collect();
+    let kind = TensorType::from_safetensors("F32");
+    (TensorInfo { kind, bytes: narrow.len(), offset: 0, ..tensor }, Bytes::copied(&narrow))
 }

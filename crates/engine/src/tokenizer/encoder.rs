@@ -31,9 +31,15 @@ pub struct Tokenizer {
     /// Encoding puts a space before the first word (SentencePiece); decoding from the start removes it again.
     pub(super) space_prefix: bool,
     pub(super) chat_template: Option<String>,
+    pub(super) notes: Vec<String>,
 }
 
 impl Tokenizer {
+    /// What the files say of tokens and what was not used, for people.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
     /// Encodes `text`.
     ///
     /// # Errors

@@ -44,8 +44,7 @@ const END_NAMES: &[&str] = &[
 
 /// Whether a token of this kind and name ends generation.
 ///
-/// A normal token with such a name does not end generation, nor does `</s>` as a user-defined token: Qwen has it as text and
-/// Gemma as an HTML tag. (llama.cpp decides by the name alone there, and makes it a control token.)
+/// A user-defined `</s>` does not: Qwen has it as text and Gemma as an HTML tag.
 pub(super) fn ends_by_name(kind: TokenKind, name: &[u8]) -> bool {
     let may_end = match kind {
         TokenKind::Control | TokenKind::Unknown => true,
@@ -53,6 +52,16 @@ pub(super) fn ends_by_name(kind: TokenKind, name: &[u8]) -> bool {
         TokenKind::Normal | TokenKind::Unused | TokenKind::Byte => false,
     };
     may_end && END_NAMES.iter().any(|end| end.as_bytes() == name)
+}
+
+/// The kind of a token that the file calls normal: converters have typed the tokens with which chat models end a turn so. A name
+/// with such marks is no text that anybody writes; `</s>` and `<eos>` are.
+pub(super) fn kind_by_name(kind: TokenKind, name: &str) -> TokenKind {
+    let is_marked = name.starts_with("<|") || name.starts_with("<｜") || name.starts_with("<end_of_");
+    match kind {
+        TokenKind::Normal if is_marked && END_NAMES.contains(&name) => TokenKind::Control,
+        other => other,
+    }
 }
 
 pub(super) fn build(metadata: &Metadata) -> Result<Tokenizer, TokenizerError> {
@@ -77,11 +86,9 @@ pub(super) fn build(metadata: &Metadata) -> Result<Tokenizer, TokenizerError> {
     if u32::try_from(tokens.len()).is_err() {
         return Err(invalid(TOKENS, "more tokens than 32-bit ids"));
     }
-    let bos = id(metadata, BOS, tokens.len())?;
-    let eos = id(metadata, EOS, tokens.len())?;
-    let eot = id(metadata, EOT, tokens.len())?;
-    let eom = id(metadata, EOM, tokens.len())?;
-    let unknown = id(metadata, UNKNOWN, tokens.len())?;
+    let mut notes = vec![];
+    let mut id = |key| id(metadata, key, tokens.len(), &mut notes);
+    let (bos, eos, eot, eom, unknown) = (id(BOS)?, id(EOS)?, id(EOT)?, id(EOM)?, id(UNKNOWN)?);
 
     let kinds = match kinds(metadata, tokens.len())? {
         Some(kinds) => kinds,
@@ -89,7 +96,7 @@ pub(super) fn build(metadata: &Metadata) -> Result<Tokenizer, TokenizerError> {
     };
     let mut table = Table::default();
     for (token, kind) in tokens.iter().zip(&kinds) {
-        table.push(token, *kind, spelling);
+        table.push(token, kind_by_name(*kind, token), spelling);
     }
     let mut ends: Vec<bool> = table.iter().map(|(_, kind, name)| ends_by_name(kind, name)).collect();
     for id in [eos, eot, eom].into_iter().flatten() {
@@ -126,6 +133,7 @@ pub(super) fn build(metadata: &Metadata) -> Result<Tokenizer, TokenizerError> {
         space_prefix: flag(metadata, "tokenizer.ggml.add_space_prefix")?.unwrap_or(default_prefix)
             && spelling == Spelling::SentencePiece,
         chat_template: text(metadata, "tokenizer.chat_template")?.map(str::to_owned),
+        notes,
     })
 }
 
@@ -149,7 +157,13 @@ fn flag(metadata: &Metadata, key: &'static str) -> Result<Option<bool>, Tokenize
     }
 }
 
-fn id(metadata: &Metadata, key: &'static str, vocabulary: usize) -> Result<Option<u32>, TokenizerError> {
+/// The id under a key. One outside the vocabulary is as good as none, and noted.
+fn id(
+    metadata: &Metadata,
+    key: &'static str,
+    vocabulary: usize,
+    notes: &mut Vec<String>,
+) -> Result<Option<u32>, TokenizerError> {
     let id = match metadata.get(key) {
         None => return Ok(None),
         Some(Value::U64(id)) => u32::try_from(*id).ok(),
@@ -158,7 +172,10 @@ fn id(metadata: &Metadata, key: &'static str, vocabulary: usize) -> Result<Optio
     };
     match id {
         Some(id) if (id as usize) < vocabulary => Ok(Some(id)),
-        _ => Err(invalid(key, format!("outside the vocabulary of {vocabulary} tokens"))),
+        _ => {
+            notes.push(format!("{key} is outside the vocabulary of {vocabulary} tokens and is not used"));
+            Ok(None)
+        }
     }
 }
 

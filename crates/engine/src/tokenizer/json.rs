@@ -1,6 +1,7 @@
 //! The tokenizer of a Hugging Face folder: the `tokenizers` crate reads `tokenizer.json`, this module the files beside it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 mod check;
 pub(super) mod pipeline;
 
@@ -139,7 +140,10 @@ struct Config {
     eos: Option<String>,
     add_bos: bool,
     add_eos: bool,
+    bos_id: Option<u64>,
     end_ids: Vec<u64>,
+    /// Tokens with their ids that stand beside `tokenizer.json`, in the order of the ids, and whether they are special.
+    added: BTreeMap<u64, (String, bool)>,
     chat_template: Option<String>,
 }
 
@@ -170,6 +174,15 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
     // Truncation and padding are switched off: they would silently change the ids of a prompt.
     pipeline.with_truncation(None).map_err(|e| e.to_string())?.with_padding(None);
 
+    // Tokens that only the files beside `tokenizer.json` have, as far as their ids follow the vocabulary.
+    for (id, (text, special)) in &config.added {
+        if pipeline.token_to_id(text).is_none() && pipeline.get_vocab_size(true) as u64 == *id {
+            let token = tokenizers::AddedToken::from(text.clone(), *special);
+            let added = if *special { pipeline.add_special_tokens([token]) } else { pipeline.add_tokens([token]) };
+            added.map_err(|e| e.to_string())?;
+        }
+    }
+
     // The crate assigns ids to added tokens itself and ignores those in the file; if the two differ, the file is refused.
     for token in &shape.added_tokens {
         let given = pipeline.token_to_id(&token.content);
@@ -185,12 +198,19 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
     let table = table(&pipeline, &decoder)?;
     let mut ends: Vec<bool> = table.iter().map(|(_, kind, name)| ends_by_name(kind, name)).collect();
     let find = |name: &Option<String>| name.as_deref().and_then(|name| pipeline.token_to_id(name));
-    let (bos, eos) = (find(&config.bos), find(&config.eos));
-    let listed = config.end_ids.iter().filter_map(|id| usize::try_from(*id).ok());
-    for id in listed.chain(eos.map(|id| id as usize)) {
-        if let Some(end) = ends.get_mut(id) {
-            *end = true;
+    let size = table.len();
+    let by_id = |id: Option<u64>| id.and_then(|id| u32::try_from(id).ok()).filter(|id| (*id as usize) < size);
+    let bos = find(&config.bos).or_else(|| by_id(config.bos_id));
+    let eos = find(&config.eos).or_else(|| by_id(config.end_ids.first().copied()));
+    let mut notes = vec![];
+    for id in &config.end_ids {
+        match usize::try_from(*id).ok().and_then(|id| ends.get_mut(id)) {
+            Some(end) => *end = true,
+            None => notes.push(format!("eos_token_id {id} is outside the vocabulary of {size} tokens and is not used")),
         }
+    }
+    if let Some(end) = eos.and_then(|id| ends.get_mut(id as usize)) {
+        *end = true;
     }
     // Encoding an empty text shows whether the template of the pipeline adds BOS.
     let empty = pipeline.encode_fast("", true).map_err(|e| e.to_string())?;
@@ -209,6 +229,7 @@ fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
         add_eos: config.add_eos,
         space_prefix: decoder.strips_first_space,
         chat_template: config.chat_template.clone(),
+        notes,
     })
 }
 
@@ -342,12 +363,34 @@ impl Config {
             config.add_bos = json.get("add_bos_token").and_then(Value::as_bool).unwrap_or(false);
             config.add_eos = json.get("add_eos_token").and_then(Value::as_bool).unwrap_or(false);
             config.chat_template = template_text(json.get("chat_template"));
+            for (id, token) in json.get("added_tokens_decoder").and_then(Value::as_object).into_iter().flatten() {
+                let special = token.get("special").and_then(Value::as_bool).unwrap_or(false);
+                if let (Ok(id), Some(text)) = (id.parse(), token_text(Some(token))) {
+                    config.added.insert(id, (text, special));
+                }
+            }
         }
-        if let Some(json) = read_json(&folder.join("generation_config.json"))? {
-            match json.get("eos_token_id") {
-                Some(Value::Array(ids)) => config.end_ids = ids.iter().filter_map(Value::as_u64).collect(),
-                Some(id) => config.end_ids.extend(id.as_u64()),
-                None => {}
+        if let Some(json) = read_json(&folder.join("special_tokens_map.json"))? {
+            config.bos = config.bos.or_else(|| token_text(json.get("bos_token")));
+            config.eos = config.eos.or_else(|| token_text(json.get("eos_token")));
+        }
+        if let Some(json) = read_json(&folder.join("added_tokens.json"))? {
+            for (text, id) in json.as_object().into_iter().flatten() {
+                if let Some(id) = id.as_u64() {
+                    config.added.entry(id).or_insert_with(|| (text.clone(), true));
+                }
+            }
+        }
+        // What generation_config.json says counts before config.json; a token that either names ends a text.
+        for file in ["generation_config.json", "config.json"] {
+            let Some(json) = read_json(&folder.join(file))? else { continue };
+            for part in [Some(&json), json.get("text_config")].into_iter().flatten() {
+                match part.get("eos_token_id") {
+                    Some(Value::Array(ids)) => config.end_ids.extend(ids.iter().filter_map(Value::as_u64)),
+                    Some(id) => config.end_ids.extend(id.as_u64()),
+                    None => {}
+                }
+                config.bos_id = config.bos_id.or_else(|| part.get("bos_token_id").and_then(Value::as_u64));
             }
         }
         let template = folder.join("chat_template.jinja");

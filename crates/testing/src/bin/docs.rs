@@ -3,9 +3,10 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    match onetrip_testing::docs::write().and_then(|()| onetrip_testing::kernels::write()) {
-        Ok(files) => {
-            println!("docs/rules.md");
+    let written = onetrip_testing::docs::write();
+    match written.and_then(|pages| Ok((pages, onetrip_testing::kernels::write()?))) {
+        Ok((pages, files)) => {
+            pages.iter().for_each(|page| println!("{page}"));
             files.iter().for_each(|file| println!("{file}"));
             ExitCode::SUCCESS
         }
