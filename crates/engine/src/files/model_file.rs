@@ -250,6 +250,9 @@ impl ModelFile {
             let what = format!("{} bytes are not {:?} elements of {}", tensor.bytes, tensor.dims, tensor.kind.name);
             return refuse(what, "convert the model again");
         }
+        if !self.is_header_only() && self.data(tensor).len() != tensor.bytes {
+            return refuse("its bytes are not in this file".into(), "fetch the file again");
+        }
         Ok(dtype)
     }
 

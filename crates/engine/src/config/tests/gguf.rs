@@ -46,3 +46,36 @@ fn counts_that_cannot_be_are_named_by_their_key() {
     assert!(count("rope.dimension_count", 18).contains("an even number from 2 to 16"));
     assert!(count("attention.head_count_kv", 3).contains("4 query heads"));
 }
+
+#[test]
+fn a_key_that_changes_the_result_is_refused_by_name_unless_it_is_neutral() {
+    for (key, value) in [
+        ("attn_logit_softcapping", Value::F64(50.0)),
+        ("expert_count", Value::U64(8)),
+        ("logit_scale", Value::F64(0.0625)),
+        ("attention.causal", Value::Bool(false)),
+        ("attention.value_length", Value::U64(8)),
+        ("use_parallel_residual", Value::Bool(true)),
+        ("rope.scaling.alpha", Value::F64(2.0)),
+    ] {
+        let error = error(&[(key, value)]);
+        assert!(error.contains(&format!("`llama.{key}` is ")) && error.contains("not implemented"), "{key}: {error}");
+    }
+    for (key, value) in [
+        ("attn_logit_softcapping", Value::F64(0.0)),
+        ("expert_count", Value::U64(0)),
+        ("logit_scale", Value::F64(1.0)),
+        ("attention.causal", Value::Bool(true)),
+        ("attention.value_length", Value::U64(16)),
+        ("vocab_size", Value::U64(32000)),
+    ] {
+        assert_eq!(error(&[(key, value)]), "", "{key}");
+    }
+}
+
+#[test]
+fn lists_for_each_layer_are_read_where_all_items_are_equal() {
+    assert_eq!(error(&[("attention.head_count_kv", Value::Ints(vec![2, 2]))]), "");
+    let error = error(&[("attention.head_count_kv", Value::Ints(vec![2, 4]))]);
+    assert!(error.contains("`llama.attention.head_count_kv`") && error.contains("other layers"), "{error}");
+}
