@@ -69,7 +69,7 @@ pub struct ModelArgs {
     /// (in blocks of 32 where the weight is quantized, f16 in tensor cores) [default: int8]
     #[arg(long, value_parser = compute, value_name = "TYPE")]
     pub compute: Option<Compute>,
-    /// Type of the key/value cache: f16, f32 or q8_0 [default: f16]
+    /// Type of the key/value cache: f16, f32 or q8_0 [default: f16, with --compute f32 f32]
     #[arg(long, value_parser = cache, value_name = "TYPE")]
     pub cache: Option<DType>,
     /// Rules of fusion: `all`, `none`, or names separated by commas [default: all]
@@ -94,9 +94,10 @@ impl ModelArgs {
         self.compute.unwrap_or(Compute::Int8)
     }
 
-    /// `--cache`.
+    /// `--cache`. Whoever asks for f32 has nothing rounded, what is in the cache neither.
     pub fn cache(&self) -> DType {
-        self.cache.unwrap_or(DType::F16)
+        let exact = self.compute() == Compute::F32;
+        self.cache.unwrap_or(if exact { DType::F32 } else { DType::F16 })
     }
 
     /// `--fuse`.

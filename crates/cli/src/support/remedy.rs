@@ -28,7 +28,9 @@ pub fn step(error: &StepError) -> String {
     match error {
         StepError::Device(error) => device(error),
         StepError::Memory(error) => memory(error),
-        StepError::Logits(_) => format!("{error} (fetch the model again, or try --compute f32)"),
+        StepError::Logits(_) => {
+            format!("{error} (fetch the model again, or try --compute f32, which keeps the cache in f32 too)")
+        }
         StepError::TooLong { tokens, .. } => format!("{error}: give --context {tokens} or more, or less text"),
         StepError::Ticks { asked, most: 1, .. } => {
             format!("--ticks-per-launch {asked}: {error}: leave it out, or use --device cuda and --commit replay")
