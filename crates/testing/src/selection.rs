@@ -139,10 +139,45 @@ fn every_reason_occurs() -> Result<(), Failed> {
     Ok(())
 }
 
+/// On wgpu every launch of matmul and of attention has a kernel id with the sizes from `tune.rs`.
+fn wgsl_names_its_sizes() -> Result<(), Failed> {
+    let mut seen = BTreeSet::new();
+    let all = Op::all_cases().into_iter().flat_map(|(_, cases)| cases).chain(further_cases());
+    let targets: Vec<Target> = targets().into_iter().filter(|target| matches!(target, Target::Wgsl(_))).collect();
+    for case in all {
+        for (target, compute) in targets.iter().flat_map(|t| [(*t, Compute::Int8), (*t, Compute::F32)]) {
+            let Ok((graph, ctx)) = case_graph(&Case { compute, ..case.clone() }, target) else { continue };
+            let node = &graph.nodes[0];
+            let Lowering::Steps { launches, .. } = node.op.lower(&graph.site(&ctx, &node.ins, &node.outs)) else {
+                continue;
+            };
+            for id in launches.iter().map(|launch| &launch.kernel).filter(|id| matches!(id.op, "matmul" | "attention"))
+            {
+                if id.tuning.is_empty() {
+                    return Err(format!("{id} of {} does not name the sizes that it was built with", case.name).into());
+                }
+                seen.insert((id.op, id.name));
+            }
+        }
+    }
+    let want = ["prologue", "gemv", "gemv_multi", "gemm_f16_mma", "gemm_f32_simt"].map(|name| ("matmul", name));
+    let of_attention = ["decode_split_kv", "decode_no_subgroups", "prefill_mma"].map(|name| ("attention", name));
+    match want.iter().chain(&of_attention).find(|id| !seen.contains(*id)) {
+        Some((op, name)) => Err(format!("no case has a launch of {op}/{name}").into()),
+        None => Ok(()),
+    }
+}
+
 /// The tests.
 pub fn tests() -> Vec<Trial> {
-    vec![Trial::test(
-        "selection/every reason to reject a kernel occurs in a plan, and every rejection has one",
-        every_reason_occurs,
-    )]
+    vec![
+        Trial::test(
+            "selection/every reason to reject a kernel occurs in a plan, and every rejection has one",
+            every_reason_occurs,
+        ),
+        Trial::test(
+            "selection/every matmul and attention kernel on wgpu names the sizes that it was built with",
+            wgsl_names_its_sizes,
+        ),
+    ]
 }

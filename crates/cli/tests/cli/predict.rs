@@ -47,6 +47,9 @@ fn why_names_the_faster_kernels_and_what_each_lacks() {
     let text = ask(&[]).stdout;
     assert!(text.contains("runs matmul/norm+gemv.int8") && text.contains("built with k_warps "), "{text}");
     assert!(text.contains("not gemm_skinny: it serves 9 to 64 rows"), "{text}");
+    let on_wgpu = ["explain", "--model", "shape:qwen2.5-0.5b:q4_0", "--device", "wgpu", "--why", "1"];
+    let text = onetrip(&on_wgpu).stdout;
+    assert!(text.contains("runs matmul/gemv.int8") && text.contains("built with workgroup 128, turns "), "{text}");
     let shown = ask(&["--json"]).json();
     let [only] = &shown["dispatches"].as_array().expect("rows")[..] else { panic!("{shown}") };
     assert_eq!(only["n"], 1);

@@ -1,4 +1,4 @@
-//! Attention in WGSL.
+//! Attention in WGSL. `select.rs` lists the kernels in order of preference, `tune.rs` has their sizes.
 //!
 //! - `decode_split_kv`: one workgroup for the query heads of a token that read the same keys; a few lanes share a key and
 //!   reduce through subgroup shuffles. With few rows a long cache is split over workgroups, and the last of them combines the
@@ -21,27 +21,15 @@ use onetrip_ir::plan::Rejected;
 
 mod prefill_mma;
 pub(super) mod select;
+mod tune;
 
-/// Threads of a workgroup of `decode_no_subgroups`.
-const WG: u32 = 128;
-
-/// The kernel and the shape of its workgroup.
+/// The kernel and its launch shape.
 #[derive(Clone, Copy)]
 enum Form {
     NoSubgroups,
-    SplitKv { workgroup: u32, lanes_per_key: u32, splits: usize, together: usize },
-    PrefillMma(prefill_mma::Cut),
+    SplitKv(tune::SplitKv),
+    PrefillMma(tune::PrefillMma),
 }
-
-/// Most KV splits of one set of query heads.
-const SPLITS: usize = 64;
-/// Splits of all sets together, which `SPLITS` and a minimum of 8 a set bound.
-const SPLIT_ALL: usize = 128;
-/// Vectors of eight query elements, over all heads of a set, that a lane keeps in registers: with subgroups of at least 32
-/// (with seven vectors an H200 runs out of registers: twice as slow as one head alone), and with smaller ones (small GPUs,
-/// and CPUs that emulate one).
-const EIGHTS: usize = 4;
-const EIGHTS_SMALL: usize = 2;
 
 /// A site of attention, beside so many bytes of workgroup memory that are not the kernel's own.
 struct AttentionSite<'a> {
@@ -64,35 +52,7 @@ impl AttentionSite<'_> {
 impl Form {
     /// `decode_no_subgroups`; none if it does not fit beside what else is in workgroup memory.
     fn no_subgroups(s: &AttentionSite) -> Option<Form> {
-        s.fits(4 * (6 * WG as usize)).then_some(Form::NoSubgroups)
-    }
-
-    /// `decode_split_kv` with as many threads and heads as fit beside what else is in workgroup memory.
-    fn split_kv(s: &AttentionSite) -> Option<Form> {
-        let (op, site, dim, caps) = (s.op, s.site, s.op.dim, &caps(s.site.target));
-        let lanes = lanes(caps)?;
-        // The most lanes, a power of two, among which a key's vectors of eight elements divide evenly.
-        let lanes_per_key = (1 << (dim / 8).trailing_zeros()).min(lanes);
-        let group = op.heads / op.kv_heads;
-        let most = if lanes >= 32 { EIGHTS } else { EIGHTS_SMALL } * lanes_per_key as usize * 8 / dim;
-        for most in (1..=group.min(most.max(1))).rev() {
-            // All sets have the same size and may overlap: seven heads become two sets of four that share one head.
-            let (sets, together) = (group.div_ceil(most), group.div_ceil(group.div_ceil(most)));
-            let groups = op.kv_heads * sets;
-            // Larger row buckets have enough workgroups without splits; partials must fit the zeroed workspace.
-            let rows = if site.bucket == RowBucket::R1 { 1 } else { 8 };
-            let mut splits = (SPLIT_ALL / groups).next_power_of_two().clamp(8, SPLITS);
-            if !site.bucket.is_small() || rows * groups * together * (1 + splits * (dim + 2)) > ZEROED_WORKSPACE_WORDS {
-                splits = 1;
-            }
-            let parts = |w: u32| together * (4 * dim + (w / lanes) as usize * (4 * dim + 8) + 8 * splits + 4);
-            let sizes = [256, 128, 64].into_iter().filter(|w| *w <= caps.invocations);
-            // Fewer threads are preferred to fewer heads, as long as at least two subgroups are left.
-            if let Some(workgroup) = sizes.filter(|w| w / lanes >= 2).find(|&w| s.fits(parts(w))) {
-                return Some(Form::SplitKv { workgroup, lanes_per_key, splits, together });
-            }
-        }
-        None
+        s.fits(4 * (6 * tune::no_subgroups(&caps(s.site.target)) as usize)).then_some(Form::NoSubgroups)
     }
 }
 
@@ -101,7 +61,7 @@ pub(super) fn lower(op: &Attention, site: &OpSite) -> Lowering {
     if let Some(why) = site.ins[o.states..].iter().find_map(gap) {
         return Lowering::Gap(why);
     }
-    if op.dim > 4 * WG as usize {
+    if op.dim > 4 * tune::no_subgroups(&caps(site.target)) as usize {
         return Lowering::Gap("heads of more than 512 elements have no kernel");
     }
     let rows = if site.bucket == RowBucket::R1 { 1 } else { 8 };
@@ -168,15 +128,27 @@ fn one(op: &Attention, site: &OpSite, rows: usize, of: Form) -> One {
     } else {
         "plain"
     };
-    let (kernel, workgroup, text) = match of {
-        Form::NoSubgroups => ("decode_no_subgroups", WG, include_str!("decode_no_subgroups.wgsl").to_string()),
-        Form::SplitKv { workgroup, together, .. } => ("decode_split_kv", workgroup, for_each_head(together)),
-        Form::PrefillMma(cut) => ("prefill_mma", cut.threads() as u32, String::new()),
+    let id = |kernel: &'static str| KernelId::new("attention", kernel).variants(form);
+    let (id, workgroup, text) = match of {
+        Form::NoSubgroups => {
+            let workgroup = tune::no_subgroups(&caps(site.target));
+            let id = id("decode_no_subgroups").tuned("workgroup", workgroup);
+            (id, workgroup, include_str!("decode_no_subgroups.wgsl").to_string())
+        }
+        Form::SplitKv(shape) => {
+            let id = id("decode_split_kv").tuned("workgroup", shape.workgroup).tuned("heads", shape.together);
+            let id = id.tuned("splits", shape.splits).tuned("lanes_per_key", shape.lanes_per_key);
+            (id, shape.workgroup, for_each_head(shape.together))
+        }
+        Form::PrefillMma(shape) => {
+            let id = id("prefill_mma").tuned("queries", shape.rows()).tuned("keys", shape.keys);
+            (id.tuned("subgroups", shape.subgroups), shape.threads() as u32, String::new())
+        }
     };
-    let mut w = Wgsl::new(KernelId::new("attention", kernel).variants(form), workgroup);
+    let mut w = Wgsl::new(id, workgroup);
     let mut grid = Expr::T * op.heads;
     let mut split = 1;
-    if let Form::SplitKv { lanes_per_key, splits, together, .. } = of {
+    if let Form::SplitKv(tune::SplitKv { lanes_per_key, splits, together, .. }) = of {
         w.number("TOGETHER", together);
         let sets = (op.heads / op.kv_heads).div_ceil(together);
         w.number("SETS", sets);
@@ -224,17 +196,17 @@ fn one(op: &Attention, site: &OpSite, rows: usize, of: Form) -> One {
         }
     }
     w.write("y", Arg::Out(0));
-    if let Form::PrefillMma(cut) = of {
-        cut.text(&mut w, op.dim);
-        return One(w.launch(cut.grid(op.heads), op.cost(site)));
+    if let Form::PrefillMma(shape) = of {
+        shape.text(&mut w, op.dim);
+        return One(w.launch(shape.grid(op.heads), op.cost(site)));
     }
-    if matches!(of, Form::SplitKv { .. }) {
+    if matches!(of, Form::SplitKv(_)) {
         w.file(include_str!("rotated.wgsl"));
     }
     if split > 1 {
         w.split_k_workspace();
         w.file(include_str!("combine_splits.wgsl"));
-    } else if matches!(of, Form::SplitKv { .. }) {
+    } else if matches!(of, Form::SplitKv(_)) {
         w.function("combine_splits(which: u32, split: u32, n: u32, lid: u32) -> bool", "true");
         w.function("combined(which: u32, h: u32, d: u32, n: u32) -> f32", "0.0");
     }

@@ -34,7 +34,7 @@ impl<'a> AttentionSite<'a> {
                     holds: |s| s.op.dim.is_multiple_of(16) && s.op.dim <= 128,
                 },
             ],
-            build: |s| prefill_mma::Cut::new(s.op, s.site).map(Form::PrefillMma),
+            build: |s| tune::prefill_mma(s.op.dim, &caps(s.site.target)).map(Form::PrefillMma),
             otherwise: Some("a tile does not fit workgroup memory"),
         },
         Candidate {
@@ -47,7 +47,7 @@ impl<'a> AttentionSite<'a> {
                     holds: |s| s.op.dim.is_multiple_of(8),
                 },
             ],
-            build: Form::split_kv,
+            build: |s| tune::split_kv(s).map(Form::SplitKv),
             otherwise: Some("heads of this size do not fit workgroup memory"),
         },
         Candidate {

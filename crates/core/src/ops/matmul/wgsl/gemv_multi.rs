@@ -3,23 +3,16 @@
 
 use super::*;
 
-/// Rows of a weight that the lanes of a row compute at once; `LEAST` is the number of output columns from which on this leaves
-/// enough workgroups to fill the GPU.
-const AT_ONCE: u64 = 4;
-const LEAST: usize = 2048;
-
 impl Plan<'_> {
-    /// Whether there are so many output columns that enough workgroups fill the GPU.
-    pub(super) fn has_columns_for_four(&self) -> bool {
-        self.site.outs.iter().map(|s| s.width).sum::<usize>() >= LEAST
-    }
-
     /// The launch behind the prologue launch.
     pub(super) fn gemv_multi(&self, rounded: Option<Arg>) -> Launch {
         let caps = caps(self.site.target);
         let name = if rounded.is_some() { "int8" } else { "f32" };
-        let mut w = self.begin(KernelId::new("matmul", "gemv_multi").variant(format!("{name}x4")), WG);
-        w.number("ROWS", 8);
+        let (workgroup, (at_once, tokens)) = (tune::of(&caps).workgroup, tune::MULTI);
+        let id = KernelId::new("matmul", "gemv_multi").variant(format!("{name}x{at_once}"));
+        let mut w =
+            self.begin(id.tuned("workgroup", workgroup).tuned("tokens", tokens).tuned("rows", at_once), workgroup);
+        w.number("ROWS", tokens);
         w.line("alias Sums = array<vec4<f32>, ROWS>;");
         let mut w = w.reductions(&caps);
         if let Some(arg) = rounded {
@@ -31,8 +24,8 @@ impl Plan<'_> {
             Path::Quants => include_str!("gemv_multi_quants.wgsl"),
             Path::Floats => include_str!("gemv_multi_floats.wgsl"),
         });
-        let grid = self.outputs(&mut w, |_| AT_ONCE * u64::from(WG / row_lanes(&caps)));
-        w.file(&self.for_slices(include_str!("gemv_multi.wgsl"), |_| vec![("t", 8)]));
+        let grid = self.outputs(&mut w, |_| at_once as u64 * u64::from(workgroup / row_lanes(&caps)));
+        w.file(&self.for_slices(include_str!("gemv_multi.wgsl"), |_| vec![("t", tokens)]));
         w.launch(grid.into(), self.cost(rounded, None))
     }
 }

@@ -1,4 +1,4 @@
-//! Matmul in WGSL.
+//! Matmul in WGSL. `select.rs` lists the kernels in order of preference, `tune.rs` has their sizes.
 //!
 //! - *GEMV* (up to 8 rows): LANES threads share a row of a weight, and a workgroup has several rows; sums are reduced by
 //!   subgroup shuffles. Every workgroup recomputes the norm. Weights in planes are multiplied by activations quantized to int8
@@ -21,19 +21,10 @@ mod gemm_f16_mma;
 mod gemv;
 mod gemv_multi;
 pub(super) mod select;
+mod tune;
 
-/// Threads of a workgroup.
-const WG: u32 = 128;
-/// Threads of a workgroup that stages a row of at least `LONG` elements: Llama-8B's down takes 15 us on an H200; with `WG`
-/// threads it took 54.
-const WG_LONG: u32 = 512;
-const LONG: usize = 8192;
-/// Threads of a workgroup of tiles: 16 x 16, each with 4 x 4 elements.
-const WG_TILE: u32 = 256;
 /// Bytes of workgroup memory that reductions need beside a staged row.
 const RESERVED: usize = 1024;
-/// Rows of activations, and rows of a weight, in a tile of `gemm_f32_simt`.
-const TILE: u64 = 64;
 
 /// Layout of a row of activations quantized to int8, as offsets in 32-bit words from its start: the quants in order where a
 /// weight has 8-bit quants, the quants of every eight with even and odd elements apart where a weight has 4-bit quants, then
@@ -226,6 +217,11 @@ impl Plan<'_> {
         self.site.ins[0].rows.clone()
     }
 
+    /// Columns of all outputs together.
+    fn columns(&self) -> usize {
+        self.site.outs.iter().map(|s| s.width).sum()
+    }
+
     fn has(&self, path: Path) -> bool {
         self.weights.iter().any(|w| w.path == path)
     }
@@ -243,7 +239,8 @@ impl Plan<'_> {
     }
 
     fn prologue(&self, rounded: Option<Arg>, floats: Option<Arg>, halves: Option<Arg>) -> Launch {
-        let mut w = self.begin("matmul/prologue", WG);
+        let workgroup = tune::of(&caps(self.site.target)).workgroup;
+        let mut w = self.begin(KernelId::new("matmul", "prologue").tuned("workgroup", workgroup), workgroup);
         let norm = self.op.norm.map(|_| (Arg::In(1), self.site.ins[1].dtype));
         w.read("x", Arg::In(0), DType::F32);
         w.read_or("norm", norm, 1.0);
@@ -396,22 +393,9 @@ impl Plan<'_> {
         let rows = if self.site.bucket == RowBucket::R1 { 1 } else { 8 };
         let name = if rounded.is_some() || staged { "int8" } else { "f32" };
         let caps = caps(self.site.target);
-        // Every workgroup stages the row for itself. Where the row is long, workgroups have more threads and so more rows of
-        // the weight, and the row is staged fewer times.
-        let is_long = staged && self.k >= LONG && caps.invocations >= WG_LONG;
-        let workgroup = if is_long { WG_LONG } else { WG };
-        let mut w =
-            self.begin(KernelId::new("matmul", if rows == 1 { "gemv" } else { "gemv_multi" }).variant(name), workgroup);
-        // Rows of a weight that the lanes of a row compute one after the other. More of them make fewer workgroups recompute
-        // the prologue, but need enough rows in all to fill the GPU.
-        let all: usize = self.site.outs.iter().map(|s| s.width).sum();
-        let turns = if is_long {
-            1 + (all >= 16384) as usize
-        } else if staged {
-            [1, 2, 4][(all >= 2048) as usize + (all >= 8192) as usize]
-        } else {
-            1
-        };
+        let tune::Gemv { workgroup, turns } = tune::gemv(self, staged);
+        let id = KernelId::new("matmul", if rows == 1 { "gemv" } else { "gemv_multi" }).variant(name);
+        let mut w = self.begin(id.tuned("workgroup", workgroup).tuned("turns", turns), workgroup);
         w.number("TURNS", turns);
         w.number("ROWS", rows);
         w.line("alias Sums = array<f32, ROWS>;");
@@ -444,7 +428,9 @@ impl Plan<'_> {
 
     fn gemm_f32_simt(&self, rounded: Option<Arg>, normed: Option<Arg>) -> Launch {
         let name = if rounded.is_some() { "int8" } else { "f32" };
-        let mut w = self.begin(KernelId::new("matmul", "gemm_f32_simt").variant(name), WG_TILE);
+        let (workgroup, tile) = tune::F32_SIMT;
+        let id = KernelId::new("matmul", "gemm_f32_simt").variant(name);
+        let mut w = self.begin(id.tuned("tile_t", tile).tuned("tile_n", tile), workgroup);
         w.line("var<workgroup> tile_x: array<f32, 2048>;");
         w.line("var<workgroup> tile_w: array<f32, 2048>;");
         if let Some(arg) = rounded {
@@ -458,10 +444,10 @@ impl Plan<'_> {
             w.function(&format!("w{i}_x_eight(t: u32, i: u32) -> Eight"), &format!("{x}_eight(t, i)"));
         }
         self.weights(&mut w, |_| include_str!("gemm_f32_simt_tile.wgsl"));
-        let tiles = self.outputs(&mut w, |_| TILE);
+        let tiles = self.outputs(&mut w, |_| tile);
         w.number("TILES", tiles as usize);
         w.file(&self.for_slices(include_str!("gemm_f32_simt.wgsl"), |_| vec![]));
-        let grid = Expr::CeilDiv(Box::new(self.rows()), TILE) * Expr::Const(tiles);
+        let grid = Expr::CeilDiv(Box::new(self.rows()), tile) * Expr::Const(tiles);
         w.launch(grid, self.cost(rounded, normed))
     }
 }

@@ -16,7 +16,7 @@ impl<'a> Plan<'a> {
                     holds: |p| p.multiplies_in_f16(),
                 },
             ],
-            build: |p| Some(p.gemm_f16_mma(p.cut()?)),
+            build: |p| Some(p.gemm_f16_mma(p.f16_tile()?)),
             otherwise: Some("no tile fits workgroup memory"),
         },
         Candidate {
@@ -34,7 +34,7 @@ impl<'a> Plan<'a> {
             rows: Rows::TWO_TO_8,
             needs: &[Need {
                 otherwise: "there are too few output columns for four to a row of lanes",
-                holds: |p| p.has_columns_for_four(),
+                holds: tune::has_columns_for_four,
             }],
             build: |p| Some(p.behind_prologue(|rounded, _, _| p.gemv_multi(rounded))),
             otherwise: None,
