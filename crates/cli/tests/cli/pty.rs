@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::num::NonZeroU16;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::pty::{Winsize, openpty};
 
 /// Lines of the screen: more than any output has, so that nothing scrolls out of it.
-const LINES: u16 = 2000;
+const LINES: NonZeroU16 = NonZeroU16::new(2000).unwrap();
 /// How long a test waits for a text before it fails.
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -61,7 +62,8 @@ impl Terminal {
                 }
             }
         });
-        Terminal { child, keyboard, output, screen: vt100::Parser::new(LINES, columns, 0), bytes: vec![] }
+        let width = NonZeroU16::new(columns).expect("a terminal has columns");
+        Terminal { child, keyboard, output, screen: vt100::Parser::new(LINES, width, 0), bytes: vec![] }
     }
 
     /// Types this text; `\r` is the return key, `\x04` Ctrl-D.

@@ -18,6 +18,7 @@ use super::error::TokenizerError;
 use super::gguf::ends_by_name;
 use super::special::Matcher;
 use super::table::{Spelling, Table, TokenKind, byte_token};
+use crate::files::{StandIn, stand_in};
 use pipeline::Pipeline;
 
 /// Those fields of `tokenizer.json` that are checked here, in addition to what the crate reads.
@@ -145,6 +146,9 @@ struct Config {
 
 pub(super) fn build(path: &Path) -> Result<Tokenizer, TokenizerError> {
     let bytes = std::fs::read(path).map_err(|e| file_error(path, &e.to_string()))?;
+    if let Some(StandIn { what, hint }) = stand_in(&bytes) {
+        return Err(file_error(path, &format!("{what}; {hint}")));
+    }
     let config = Config::read(path.parent().unwrap_or(Path::new("")))?;
     from_bytes(&bytes, &config).map_err(|problem| file_error(path, &problem))
 }
