@@ -8,6 +8,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use onetrip_devices::{DeviceKind, OpenError};
 use onetrip_engine::files::FileError;
 use onetrip_engine::model::ModelError;
+use onetrip_engine::sentence::sentence;
 use onetrip_engine::step::StepError;
 use onetrip_ir::device::DeviceError;
 use serde_json::{Value, json};
@@ -85,32 +86,7 @@ impl Fail {
 
 /// One line, whatever a library wrote or a file is called; spaces in a name stay as they are.
 fn one_line(text: &str) -> String {
-    escaped(&joined(text.lines()))
-}
-
-/// Lines as parts of one sentence. A line that ends in a colon has a list behind it; excerpts of a source with their marks
-/// (`3 | x = ` and `  |   ^`) mean nothing on one line.
-fn joined<'a>(lines: impl Iterator<Item = &'a str>) -> String {
-    let is_excerpt = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
-    let lines = lines.map(str::trim).filter(|line| !line.is_empty() && !is_excerpt(line));
-    let (mut all, mut is_list) = (String::new(), false);
-    for line in lines {
-        let choice = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')?.split_once(": "));
-        let (line, is_item) = match (line.strip_prefix("tip: "), choice) {
-            (Some(tip), _) => (tip.to_string(), false),
-            (None, Some((what, values))) => (format!("{what} are {values}"), false),
-            (None, None) => (line.to_string(), is_list),
-        };
-        all.push_str(match all.chars().last() {
-            None => "",
-            Some(':' | ',' | ';' | '.' | '!' | '?' | '(') => " ",
-            Some(_) if is_item => ", ",
-            Some(_) => "; ",
-        });
-        all.push_str(&line);
-        is_list = is_item || line.ends_with(':');
-    }
-    all
+    escaped(&sentence(text.lines()))
 }
 
 /// What clap has to say: help and version as they are, errors on one line.
@@ -129,7 +105,7 @@ pub fn usage(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
         _ => {
             let text = error.to_string();
             let is_said = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
-            let line = joined(text.lines().take_while(is_said));
+            let line = sentence(text.lines().take_while(is_said));
             let mut line = with_our_names(line.trim_start_matches("error: "), error);
             let word = foreign::command(arguments).unwrap_or_default();
             if let (ErrorKind::InvalidSubcommand, Some(answer)) = (error.kind(), foreign::command_answer(word)) {
@@ -246,19 +222,6 @@ mod tests {
             let after = fail.with_lost(|| panic!("another program was started for {before}"));
             assert_eq!(format!("{after:?}"), before);
         }
-    }
-
-    #[test]
-    fn lines_of_an_error_become_parts_of_a_sentence() {
-        let of = |text: &str| joined(text.lines());
-        let unknown = "unexpected argument '--ctx' found\n\n  tip: a similar argument exists: '--context'\n";
-        assert_eq!(of(unknown), "unexpected argument '--ctx' found; a similar argument exists: '--context'");
-        let value = "invalid value 'x' for '--phase <P>'\n  [possible values: decode, prefill]\n";
-        assert_eq!(of(value), "invalid value 'x' for '--phase <P>'; possible values are decode, prefill");
-        let missing = "these were not provided:\n  <FILE>\n  --seed <N>\n\n  tip: see x\n";
-        assert_eq!(of(missing), "these were not provided: <FILE>, --seed <N>; see x");
-        let toml = "TOML parse error at line 3, column 5\n  |\n3 | x = \n  |     ^\ninvalid string\n";
-        assert_eq!(of(toml), "TOML parse error at line 3, column 5; invalid string");
     }
 
     #[test]

@@ -53,7 +53,7 @@ const LLAMA: &[Foreign] = &[
     foreign(
         &["-b", "--batch-size", "-ub", "--ubatch-size"],
         &[],
-        "has no counterpart: the engine cuts a prompt into steps by itself",
+        "has no counterpart: the engine cuts a prompt into steps by itself; leave it out",
     ),
     foreign(&["-np", "--parallel"], &["bench", "explain", "count", "profile"], "is --batch S here"),
     foreign(&["-tb", "--threads-batch"], &[], "is --threads N here, for prompts and generation alike"),

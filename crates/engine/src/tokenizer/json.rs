@@ -19,6 +19,7 @@ use super::gguf::ends_by_name;
 use super::special::Matcher;
 use super::table::{Spelling, Table, TokenKind, byte_token};
 use crate::files::{StandIn, stand_in};
+use crate::sentence::sentence;
 use pipeline::Pipeline;
 
 /// Those fields of `tokenizer.json` that are checked here, in addition to what the crate reads.
@@ -158,9 +159,7 @@ pub(super) fn from_slice(bytes: &[u8]) -> Result<Tokenizer, TokenizerError> {
 }
 
 fn file_error(path: &Path, problem: &str) -> TokenizerError {
-    // Error texts are one line; those of parsers may have several.
-    let problem = problem.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    TokenizerError::File { path: path.display().to_string(), problem }
+    TokenizerError::File { path: path.display().to_string(), problem: sentence(problem.lines()) }
 }
 
 fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {
