@@ -6,21 +6,25 @@
 mod commands;
 mod support;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
 use commands::{bench, calibrate, chat, count, devices, explain, inspect, ppl, profile, run, selftest, tokenize};
 use support::fail::{self, Fail};
-use support::output::Out;
-use support::{again, interrupt};
+use support::output::{Form, Out};
+use support::{again, foreign, interrupt};
+
+/// Version of the object that tells an error of the command line, where no command is known.
+const ERROR_VERSION: u32 = 1;
 
 /// Runs transformer models. A model step is a plan you can read: a short list of dispatches, which the same program
 /// explains, counts, runs and profiles.
 #[derive(Parser)]
 #[command(name = "onetrip", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "Exit codes: 0 done, 1 failed at work, 2 bad input or usage, 130 interrupted.\n\
-    First steps: onetrip run \"It is a truth\"    onetrip explain    onetrip chat --model MODEL.gguf")]
+    First steps: onetrip run \"It is a truth\" (the model in the program), onetrip chat MODEL.gguf, onetrip explain")]
 struct Cli {
     /// Print one JSON object, and nothing else, on stdout
     #[arg(long, global = true, display_order = 900)]
@@ -58,6 +62,33 @@ enum Command {
 }
 
 impl Command {
+    /// Settles which arguments without a flag are the model and which are a text.
+    fn settle(&mut self) -> Result<(), Fail> {
+        match self {
+            Command::Run(args) => args.settle(),
+            Command::Tokenize(args) => args.settle(),
+            Command::Chat(args) => args.model.file.settle(),
+            Command::Explain(args) => args.model.file.settle(),
+            Command::Count(args) => args.model.file.settle(),
+            Command::Profile(args) => args.model.file.settle(),
+            Command::Bench(args) => args.model.file.settle(),
+            Command::Ppl(args) => args.model.file.settle(),
+            Command::Inspect(args) => args.file.settle(),
+            Command::Selftest(args) => args.file.settle(),
+            Command::Calibrate(_) | Command::Devices => Ok(()),
+        }
+    }
+
+    /// What standard output holds.
+    fn form(&self, json: bool) -> Form {
+        match self {
+            Command::Run(args) if args.json_lines => Form::JsonLines,
+            Command::Chat(args) if args.json_lines => Form::JsonLines,
+            _ if json => Form::Json,
+            _ => Form::Text,
+        }
+    }
+
     /// The version of what the command prints with `--json`, as `docs/schema/` describes it. Within a version keys are
     /// only added; it rises when a key is renamed, removed, or means something else.
     fn json_version(&self) -> u32 {
@@ -95,18 +126,29 @@ fn dispatch(command: Command, out: &Out) -> Result<(), Fail> {
     }
 }
 
+/// The flags; of a command line that asks for no command, how the program ends.
+fn parse(arguments: &[OsString]) -> Result<Cli, Result<(), Fail>> {
+    if let Some(answer) = foreign::answer(arguments) {
+        return Err(Err(Fail::Usage(format!("{answer} (see --help)"))));
+    }
+    Cli::try_parse().map_err(|error| fail::usage(&error, arguments))
+}
+
 fn main() -> ExitCode {
     interrupt::install();
-    let done = match Cli::try_parse() {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let (out, done) = match parse(&arguments) {
         Ok(cli) => {
-            let out = Out::new(cli.json, cli.command.json_version());
-            dispatch(cli.command, &out)
+            let out = Out::new(cli.command.form(cli.json), cli.command.json_version());
+            let mut command = cli.command;
+            let done = command.settle().and_then(|()| dispatch(command, &out));
+            (out, done)
         }
-        Err(error) => fail::usage(&error),
+        Err(done) => (Out::new(Form::asked(&arguments), ERROR_VERSION), done),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         // Only a process that starts anew can use the GPU again, and find the dispatch whose kernel failed.
-        Err(fail) => fail.with_lost(again::one_by_one).report(),
+        Err(fail) => fail.with_lost(again::one_by_one).report(&out),
     }
 }

@@ -3,6 +3,7 @@
 pub mod again;
 pub mod device;
 pub mod fail;
+pub mod foreign;
 pub mod interrupt;
 pub mod ladder;
 pub mod load;
@@ -10,6 +11,7 @@ pub mod machine;
 pub mod options;
 pub mod output;
 pub mod plans;
+pub mod positional;
 pub mod predict;
 pub mod prompt;
 pub mod remedy;

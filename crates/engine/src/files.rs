@@ -12,6 +12,7 @@ mod metadata;
 mod model_file;
 mod safetensors;
 mod split;
+mod stand_in;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ pub use error::{FileError, KeyError};
 pub use gguf_write::{GgufWriter, WriteError};
 pub use metadata::MetadataAccess;
 pub use model_file::ModelFile;
+pub(crate) use stand_in::{StandIn, stand_in};
 pub use summary::{MetadataRow, PartRow, Summary, TensorRow, TypeRow};
 pub use types::TensorType;
 pub use value::{Kind, Metadata, TensorInfo, Value};

@@ -12,7 +12,7 @@ use crate::tokenizer::Tokenizer;
 /// Conditions that end a generation.
 #[derive(Clone, Debug, Default)]
 pub struct StopConditions {
-    /// Largest number of new tokens.
+    /// Largest number of new tokens. With 0 the prompt runs, which is timed, and the token behind it is dropped.
     pub n: usize,
     /// Stop texts: the first one that occurs in the answer ends it, and is not part of it.
     pub stop: Vec<String>,
@@ -47,7 +47,7 @@ pub struct Generated {
     pub finish: FinishReason,
     /// Tokens of the prompt that had to run, because the KV cache did not have them.
     pub prompt_run: usize,
-    /// Seconds until the first token.
+    /// Seconds until the first token (of a generation of 0 tokens: the one that is dropped).
     pub prefill_s: f64,
     /// Seconds for the tokens after the first.
     pub decode_s: f64,
@@ -112,7 +112,7 @@ pub fn generate(
     };
     let start = Instant::now();
     let mut first = None;
-    'run: while out.tokens.len() < limits.n {
+    'run: while out.tokens.len() < limits.n.max(1) {
         if interrupted.load(Ordering::Relaxed) {
             out.finish = FinishReason::Interrupted;
             break;
@@ -123,6 +123,9 @@ pub fn generate(
         };
         for token in new.into_iter().filter(|t| t.seq == seq) {
             first.get_or_insert_with(Instant::now);
+            if limits.n == 0 {
+                break 'run;
+            }
             let end = tokenizer.is_some_and(|t| t.is_end(token.id)) && !limits.ignore_end;
             let text = decoder.as_mut().map_or(String::new(), |d| d.push(token.id));
             let (text, stop) = filter.push(if end { "" } else { &text }, &limits.stop);

@@ -18,6 +18,7 @@ pub mod renamed;
 pub mod replay;
 pub mod sampling;
 pub mod scheduler;
+pub mod sentence;
 pub mod shape;
 pub mod step;
 pub mod switch;

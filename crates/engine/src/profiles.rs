@@ -10,6 +10,7 @@ use onetrip_ir::device::SubmitMode;
 use serde::Deserialize;
 
 use crate::renamed::{self, Renamed};
+use crate::sentence::sentence;
 use crate::switch;
 
 /// Profiles built into the program, as name and text. Each file has its date, and the sources of its figures.
@@ -41,9 +42,7 @@ fn others(all: &[String]) -> String {
 }
 
 fn error(profile: &str, what: impl std::fmt::Display) -> ProfileError {
-    // Errors are one line, but the parser prints the faulty line with a marker below it: its line breaks become spaces.
-    let what = what.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    ProfileError { profile: profile.into(), what }
+    ProfileError { profile: profile.into(), what: sentence(what.to_string().lines()) }
 }
 
 /// Tables of old names that may occur in a profile of version 1.

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
+use onetrip_devices::DeviceKind;
 use onetrip_engine::graph_builder::Want;
 use onetrip_engine::model::PlanKey;
 use onetrip_engine::step::Engine;
@@ -29,12 +30,12 @@ const WARM_UP_TICKS: usize = 16;
 #[derive(Args)]
 pub struct BenchArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    pub model: ModelArgs,
     /// Tokens of the prompt; 0 leaves it out [default: 512, in a sweep 64]
-    #[arg(long, value_parser = count, allow_negative_numbers = true, value_name = "T")]
+    #[arg(long, short_alias = 'p', alias = "n-prompt", value_parser = count, allow_negative_numbers = true, value_name = "T")]
     prompt: Option<usize>,
     /// Tokens to generate; 0 leaves it out [default: 128, in a sweep 16]
-    #[arg(long = "gen", value_parser = count, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long = "gen", short_alias = 'n', alias = "n-gen", value_parser = count, allow_negative_numbers = true, value_name = "N")]
     generate: Option<usize>,
     /// Positions in the cache before the generation begins
     #[arg(long, default_value = "0", value_parser = count, allow_negative_numbers = true, value_name = "L")]
@@ -43,7 +44,7 @@ pub struct BenchArgs {
     #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "S")]
     batch: Option<usize>,
     /// Measured runs of each; one more comes before them to warm up
-    #[arg(long, default_value = "5", value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, short_alias = 'r', alias = "repetitions", default_value = "5", value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
     repeat: usize,
     /// Measure instead what each rule gains: ticks at 256 positions with all rules and with all but that one, in
     /// interleaved pairs (at least 8)
@@ -127,11 +128,14 @@ fn measure(model_args: &ModelArgs, args: Sizes, out: &Out) -> Result<(), Fail> {
     let each = tick_us.map(|t| t.median / ledger.dispatches.max(1) as f64);
     let bytes_s = tick_us.map(|t| (ledger.bytes_read + ledger.bytes_written) as f64 / (t.median * 1e-6));
     let (threads, isa) = (load::threads(model_args), device::isa()?.name());
+    let types = engine.model().file.types();
+    let format = types.iter().map(|row| row.kind.as_str()).collect::<Vec<_>>().join(", ");
+    let weights = model_args.weights().map(|dtype| dtype.name());
     if out.json {
         return out.object(&json!({
             "prefill_tok_s": prefill_speed, "decode_tok_s": decode_speed, "load_s": load_s,
             "peak_rss_bytes": machine::peak_rss(), "machine": machine::name(), "device": model_args.device(),
-            "model": model_args.file.name(), "threads": threads, "isa": isa, "date": machine::date(),
+            "model": model_args.file.name(), "format": format, "weights": weights, "threads": threads, "isa": isa, "date": machine::date(),
             "program_version": env!("CARGO_PKG_VERSION"), "prompt": args.prompt, "gen": args.generate, "context": args.context,
             "batch": args.batch, "repeat": args.repeat, "cache": model_args.cache().name(), "tick_us": tick_us,
             "dispatches_per_tick": ledger.dispatches, "grid_syncs_per_tick": ledger.grid_syncs,
@@ -139,7 +143,16 @@ fn measure(model_args: &ModelArgs, args: Sizes, out: &Out) -> Result<(), Fail> {
             "tick_bytes_per_s": bytes_s, "repacked_bytes": ledger.repacked_bytes,
         }));
     }
-    out.line(&format!("{}, {isa} kernels, {threads} threads, {}", machine::name(), machine::date()))?;
+    let head = |name: &str, what: String| out.line(&format!("{name:<8} {what}"));
+    let converted = weights.map_or(String::new(), |dtype| format!(", matrices converted to {dtype}"));
+    head("model", format!("{} ({format}{converted})", model_args.file.name()))?;
+    let cpu = match model_args.device().kind {
+        DeviceKind::Cpu => format!(": {threads} threads, {isa} kernels"),
+        DeviceKind::Cuda | DeviceKind::Wgpu => String::new(),
+    };
+    head("device", format!("{}{cpu}", model_args.device()))?;
+    head("machine", machine::name())?;
+    head("program", format!("onetrip {}, {}\n", env!("CARGO_PKG_VERSION"), machine::date()))?;
     let show = |name: String, s: Option<Spread>| match s {
         Some(s) => out.line(&format!(
             "{name:<24} {:>8} tok/s   ({}–{}, {} runs)",

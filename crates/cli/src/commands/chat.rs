@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use crate::commands::run::{Stream, summary, tick_ledger, timings};
 use crate::support::fail::Fail;
 use crate::support::interrupt::Producing;
-use crate::support::options::{ModelArgs, SampleArgs, at_least_one, new_tokens, utf8};
+use crate::support::options::{ModelArgs, SampleArgs, at_least_one, new_tokens, stop, utf8};
 use crate::support::output::{Out, note};
 use crate::support::{load, prompt};
 
@@ -30,21 +30,24 @@ const HELP: &str = "/reset          forget the conversation\n\
 #[derive(Args)]
 pub struct ChatArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    pub model: ModelArgs,
     /// System message
     #[arg(long, value_parser = utf8(), value_name = "TEXT")]
     system: Option<String>,
     /// New tokens of an answer at most. -1: until the model ends, or the context is full
-    #[arg(short, default_value = "1024", value_parser = new_tokens, allow_negative_numbers = true, value_name = "N")]
+    #[arg(short, aliases = ["n-predict", "predict"], default_value = "1024", value_parser = new_tokens, allow_negative_numbers = true, value_name = "N")]
     n: usize,
     #[command(flatten)]
     sample: SampleArgs,
     /// End an answer before this text (may be given several times)
-    #[arg(long, value_parser = utf8(), value_name = "TEXT")]
+    #[arg(long, value_parser = stop(), value_name = "TEXT")]
     stop: Vec<String>,
     /// Positions there is room for [default: 4096, less where the model has less]
-    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
+    #[arg(long, short_alias = 'c', alias = "ctx-size", value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
     context: Option<usize>,
+    /// Print JSON objects on stdout while an answer is made: one a line for each token, and behind an answer one with all of it
+    #[arg(long, conflicts_with = "json", display_order = 901)]
+    pub json_lines: bool,
 }
 
 /// Where lines come from.
@@ -64,7 +67,7 @@ enum Line {
 
 impl Lines {
     fn new(out: &Out) -> Result<Lines, Fail> {
-        if !std::io::stdin().is_terminal() || out.json {
+        if !std::io::stdin().is_terminal() || out.is_json() {
             return Ok(Lines::Pipe(0));
         }
         let editor = DefaultEditor::new();
@@ -211,7 +214,11 @@ impl Chat<'_> {
                 note("the context is full: /reset begins anew, --context makes it larger");
             }
         }
-        self.turns.push(report(text, n, &made));
+        let turn = report(text, n, &made);
+        if out.json_lines {
+            out.part(&turn)?;
+        }
+        self.turns.push(turn);
         self.messages.push(Message::new("assistant", made.text.trim()));
         Ok(())
     }

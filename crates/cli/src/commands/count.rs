@@ -16,12 +16,13 @@ use crate::support::load::Planned;
 use crate::support::options::{self, ModelArgs, Phase, PlanArgs, path};
 use crate::support::output::{Out, VERSION, ledger_text, note, versioned};
 use crate::support::plans::Step;
+use crate::support::positional::is_model;
 
 /// Flags of `count`.
 #[derive(Args)]
 pub struct CountArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    pub model: ModelArgs,
     #[command(flatten)]
     plan: PlanArgs,
     /// For a device without kernels: refuse no rule, and count what is not written as one row
@@ -61,6 +62,10 @@ pub fn main(mut args: CountArgs, out: &Out) -> Result<(), Fail> {
     step.note(plan.ctx.target);
     let ledger = plan.ledger(step.bind());
     if let Some(file) = &args.write_gate {
+        if is_model(file.as_os_str()) {
+            let (name, command) = (file.to_string_lossy(), "onetrip count MODEL.gguf --write-gate gate.json");
+            return Err(Fail::Usage(format!("--write-gate {name}: that is a model: name the gate, as in `{command}`")));
+        }
         let mut text = serde_json::to_string_pretty(&content(&args, step, &ledger)?).unwrap_or_default();
         text.push('\n');
         let (name, hint) = (file.to_string_lossy(), "name a file in a folder that you may write to");
@@ -115,10 +120,7 @@ const GATE_VERSION: u32 = 1;
 
 fn content(args: &CountArgs, step: Step, ledger: &Ledger) -> Result<Value, Fail> {
     let (assume, args) = (args.assume, &args.model);
-    // Models below the folder of fetched models are named from there, so that the file serves on every machine.
-    let path = args.file.path();
-    let below = switch::models_dir().and_then(|dir| path.strip_prefix(dir).ok().map(Path::to_path_buf));
-    let path = below.unwrap_or(path.to_path_buf());
+    let path = portable(args.file.path());
     let Some(model) = path.to_str() else {
         let name = path.to_string_lossy();
         return Err(Fail::Input(format!("{name}: a gate cannot name a model whose path is not UTF-8: rename it")));
@@ -164,6 +166,22 @@ fn with_new_names(
         *by_op = renamed::new_keys(ops, std::mem::take(by_op))?;
     }
     Ok(content)
+}
+
+/// A model's path that means the same on every machine: one below the folder of fetched models is named from there, any other
+/// that starts at the root by its last part alone.
+fn portable(path: &Path) -> PathBuf {
+    let below = switch::models_dir().and_then(|dir| path.strip_prefix(dir).ok().map(Path::to_path_buf));
+    let listed = path.to_str().and_then(|name| name.strip_prefix(onetrip_import::PREFIX)).map(Path::new);
+    match (below, listed) {
+        (Some(below), _) => below,
+        (None, Some(file)) if file.has_root() => {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            format!("{}{name}", onetrip_import::PREFIX).into()
+        }
+        (None, None) if path.has_root() => path.file_name().map_or(path.to_path_buf(), PathBuf::from),
+        (None, _) => path.to_path_buf(),
+    }
 }
 
 impl Gate {

@@ -30,7 +30,7 @@ use crate::support::predict::{Hardware, HardwareArgs};
 #[derive(Args)]
 pub struct ExplainArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    pub model: ModelArgs,
     #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]

@@ -1,26 +1,23 @@
 //! `onetrip inspect`: what a model file holds.
 
-use std::path::PathBuf;
-
 use clap::Args;
 use onetrip_ir::plan::text::human;
 
 use crate::support::fail::Fail;
 use crate::support::load;
-use crate::support::options::path;
+use crate::support::options::FileArgs;
 use crate::support::output::{Out, escaped, table};
 
 /// Flags of `inspect`.
 #[derive(Args)]
 pub struct InspectArgs {
-    /// A .gguf file (any part of a split one), a .safetensors file, a Hugging Face folder, or `tiny`
-    #[arg(value_name = "FILE", value_parser = path())]
-    file: PathBuf,
+    #[command(flatten)]
+    pub file: FileArgs,
 }
 
 /// Runs the command.
 pub fn main(args: InspectArgs, out: &Out) -> Result<(), Fail> {
-    let summary = load::file(&args.file)?.summary();
+    let summary = load::file(args.file.path())?.summary();
     if out.json {
         let value = serde_json::to_value(&summary);
         return out.object(&value.map_err(|e| Fail::Work(format!("cannot write the summary as JSON: {e}")))?);

@@ -19,9 +19,9 @@ const TOP: usize = 5;
 #[derive(Args)]
 pub struct PplArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    pub model: ModelArgs,
     /// A text file; a BOS is put before it where the model asks for one
-    #[arg(long, value_parser = path(), value_name = "FILE", conflicts_with = "tokens")]
+    #[arg(long, short_alias = 'f', alias = "file", value_parser = path(), value_name = "FILE", conflicts_with = "tokens")]
     text: Option<PathBuf>,
     /// Token ids instead of a text: 1,2,3 or @FILE
     #[arg(long, value_name = "IDS")]
@@ -34,7 +34,7 @@ pub struct PplArgs {
     teacher: Option<Ids>,
     /// Positions of a window: a longer text is cut into windows that do not overlap, and the first token of each is not
     /// predicted [default: what the model was trained for]
-    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
+    #[arg(long, short_alias = 'c', alias = "ctx-size", value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
     context: Option<usize>,
     /// Tokens of a step: 1, up to 8, up to 64 and more have kernels of their own [default: 128]
     #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]

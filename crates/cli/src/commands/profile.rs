@@ -44,7 +44,7 @@ const LEAST_REPEATS: usize = 5;
 #[derive(Args)]
 pub struct ProfileArgs {
     #[command(flatten)]
-    model: ModelArgs,
+    pub model: ModelArgs,
     #[command(flatten)]
     plan: PlanArgs,
     #[command(flatten)]

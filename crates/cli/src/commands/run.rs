@@ -16,15 +16,17 @@ use serde_json::{Value, json};
 
 use crate::support::fail::Fail;
 use crate::support::interrupt::Producing;
-use crate::support::options::{Ids, ModelArgs, SampleArgs, UNLIMITED, at_least_one, new_tokens, utf8};
+use crate::support::options::{Ids, ModelArgs, SampleArgs, UNLIMITED, at_least_one, new_tokens, stop, utf8};
 use crate::support::output::{Out, escaped, note, per_second, rate, seconds};
+use crate::support::positional::quoted;
 use crate::support::{load, prompt};
 
 /// Flags of `run`.
 #[derive(Args)]
 pub struct RunArgs {
-    /// Text to continue; `-` reads it from stdin (without its last line break)
-    #[arg(value_name = "PROMPT", value_parser = utf8(), conflicts_with = "tokens")]
+    /// Text to continue; `-` or nothing reads it from stdin (without its last line break). A single argument is this text,
+    /// unless it ends in .gguf or is a model's file or folder
+    #[arg(index = 2, value_name = "PROMPT", value_parser = utf8())]
     prompt: Option<String>,
     /// Token ids to continue, instead of a text: 1,2,3 or @FILE
     #[arg(long, value_name = "IDS", conflicts_with = "chat")]
@@ -37,13 +39,14 @@ pub struct RunArgs {
     /// System message of the chat
     #[arg(long, value_name = "TEXT", value_parser = utf8(), requires = "chat")]
     system: Option<String>,
-    /// New tokens at most; the model may end before. -1: until the model ends, or the context is full
-    #[arg(short, default_value = "128", value_parser = new_tokens, allow_negative_numbers = true, value_name = "N")]
+    /// New tokens at most; the model may end before. -1: until the model ends, or the context is full. 0: the prompt is
+    /// run and timed, and no token is made
+    #[arg(short, aliases = ["n-predict", "predict"], default_value = "128", value_parser = new_tokens, allow_negative_numbers = true, value_name = "N")]
     n: usize,
     #[command(flatten)]
     sample: SampleArgs,
     /// End before this text (may be given several times)
-    #[arg(long, value_parser = utf8(), value_name = "TEXT")]
+    #[arg(long, value_parser = stop(), value_name = "TEXT")]
     stop: Vec<String>,
     /// Go on after the model's end of text
     #[arg(long)]
@@ -52,8 +55,22 @@ pub struct RunArgs {
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=100))]
     logprobs: Option<u32>,
     /// Positions there is room for [default: 4096, less where the model has less, more where the prompt needs it]
-    #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
+    #[arg(long, short_alias = 'c', alias = "ctx-size", value_parser = at_least_one, allow_negative_numbers = true, value_name = "L")]
     context: Option<usize>,
+    /// Print JSON objects on stdout while the text is made: one a line for each token, and at the end that of --json
+    #[arg(long, conflicts_with = "json", display_order = 901)]
+    pub json_lines: bool,
+}
+
+impl RunArgs {
+    /// Settles which arguments are the model and the prompt.
+    pub fn settle(&mut self) -> Result<(), Fail> {
+        self.model.file.settle_with_text(&mut self.prompt, "run")?;
+        if self.tokens.is_some() && self.prompt.is_some() {
+            return Err(Fail::Usage("--tokens IDS and a PROMPT are both given: leave one of them out".into()));
+        }
+        Ok(())
+    }
 }
 
 /// Runs the command.
@@ -103,16 +120,18 @@ pub fn main(args: RunArgs, out: &Out) -> Result<(), Fail> {
         Ok(made) => made,
         Err(e) => {
             // What came until then is kept.
-            if out.json {
-                let error = e.to_string();
-                out.object(&json!({ "prompt_tokens": tokens, "tokens": ids, "text": text, "error": error }))?;
+            let fail = Fail::from(e);
+            if let Some(Value::Object(error)) = fail.json().filter(|_| out.is_json()) {
+                let mut all = json!({ "prompt_tokens": tokens, "tokens": ids, "text": text });
+                all.as_object_mut().into_iter().for_each(|all| all.extend(error.clone()));
+                out.object(&all)?;
             }
-            return Err(e.into());
+            return Err(fail);
         }
     };
     let length = (tokens.len() + made.tokens.len()).min(context);
     let ledger = tick_ledger(&mut engine, top as usize, length)?;
-    if out.json {
+    if out.is_json() {
         out.object(&report(&tokens, &made, &ledger, args.logprobs.is_some()))?;
     } else {
         if args.logprobs.is_some() {
@@ -134,7 +153,13 @@ fn input(args: &RunArgs, file: &ModelFile) -> Result<(Option<Tokenizer>, Vec<u32
     let tokenizer = load::tokenizer(file)?;
     let model = args.model.file.name();
     let template = if args.chat { Some(prompt::template(&tokenizer, &model)?) } else { None };
-    let text = prompt::text(args.prompt.as_deref(), "onetrip run \"It is a truth\"")?;
+    let advice = || {
+        let path = args.model.file.model.as_deref().map(quoted);
+        let name = path.as_ref().map_or(String::new(), |path| format!("{path} "));
+        let chat = path.map_or(String::new(), |path| format!(", or talk with the model: `onetrip chat {path}`"));
+        format!("give one, as in `onetrip run {name}\"It is a truth\"`{chat}")
+    };
+    let text = prompt::text(args.prompt.as_deref(), advice)?;
     let tokens = match template {
         Some(template) => {
             let mut messages: Vec<Message> = args.system.iter().map(|text| Message::new("system", text)).collect();
@@ -170,6 +195,10 @@ impl<'a> Stream<'a> {
         if self.out.json || self.fail.is_some() {
             return;
         }
+        if self.out.json_lines {
+            let done = self.out.part(&json!({ "token": token.id, "text": text }));
+            return self.keep(done, asked);
+        }
         let id;
         let text = if self.has_text {
             text
@@ -181,7 +210,13 @@ impl<'a> Stream<'a> {
             return;
         }
         self.last = text.chars().last();
-        if let Err(fail) = self.out.text(text) {
+        let done = self.out.text(text);
+        self.keep(done, asked);
+    }
+
+    /// Where nobody reads any more, the text has to end.
+    fn keep(&mut self, done: Result<(), Fail>, asked: &std::sync::atomic::AtomicBool) {
+        if let Err(fail) = done {
             self.fail = Some(fail);
             asked.store(true, std::sync::atomic::Ordering::SeqCst);
         }
@@ -207,7 +242,10 @@ pub fn tick_ledger(engine: &mut Engine, top: usize, context: usize) -> Result<Le
 pub fn summary(made: &Generated, ledger: &Ledger) -> String {
     let n = made.tokens.len();
     let mut parts = vec![format!("{n} token{}", if n == 1 { "" } else { "s" })];
-    parts.push(format!("prefill {}", seconds(made.prefill_s)));
+    // Without a new token the speed of the prompt is all that there is to say.
+    let speed = || format!(" for {} tokens, {} tok/s", made.prompt_run, rate(made.prompt_run as f64 / made.prefill_s));
+    let speed = if n == 0 && has_run(made) { speed() } else { String::new() };
+    parts.push(format!("prefill {}{speed}", seconds(made.prefill_s)));
     if n > 1 && made.decode_s > 0.0 {
         parts.push(format!("decode {} tok/s", rate((n - 1) as f64 / made.decode_s)));
     }
@@ -220,11 +258,16 @@ pub fn summary(made: &Generated, ledger: &Ledger) -> String {
     parts.join(" · ")
 }
 
+/// The prompt ran to its end: there is a token behind it, or none was asked for.
+fn has_run(made: &Generated) -> bool {
+    !made.tokens.is_empty() || made.finish == FinishReason::Length
+}
+
 /// Counts and times of a generation, for JSON.
 pub fn timings(made: &Generated) -> (Value, Value) {
     let (n, run) = (made.tokens.len().saturating_sub(1), made.prompt_run);
     let part = |n: usize, s: f64| json!({ "tokens": n, "ms": s * 1e3, "tok_s": per_second(n, s) });
-    (part(if made.tokens.is_empty() { 0 } else { run }, made.prefill_s), part(n, made.decode_s))
+    (part(if has_run(made) { run } else { 0 }, made.prefill_s), part(n, made.decode_s))
 }
 
 fn report(prompt: &[u32], made: &Generated, ledger: &Ledger, with_logprobs: bool) -> Value {

@@ -26,7 +26,7 @@ use onetrip_ir::target::Compute;
 use serde_json::json;
 
 use crate::support::fail::Fail;
-use crate::support::options::{DEFAULT_DEVICE, at_least_one, path, threads, whole};
+use crate::support::options::{DEFAULT_DEVICE, FileArgs, at_least_one, threads, whole};
 use crate::support::output::{Out, progress, seconds, table};
 use crate::support::{device, load};
 
@@ -39,13 +39,12 @@ pub struct SelftestArgs {
     /// Only this op
     #[arg(long, value_name = "NAME", value_parser = op)]
     op: Option<String>,
-    /// Run steps of a model N times instead, from the same states, and compare every bit of the logits; CUDA kernels wait random
+    /// Run steps of the model N times instead, from the same states, and compare every bit of the logits; CUDA kernels wait random
     /// short whiles with ONETRIP_CUDA_DELAYS=SEED
     #[arg(long, value_name = "N", value_parser = at_least_one, allow_negative_numbers = true, conflicts_with = "op")]
     replays: Option<usize>,
-    /// The model of --replays [default: tiny]
-    #[arg(long, short, value_name = "MODEL", value_parser = path(), requires = "replays")]
-    model: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    pub file: FileArgs,
     /// Device: `cpu`, `cuda` or `cuda:1`, `wgpu`, or `wgpu:NAME` of an adapter [default: cpu]
     #[arg(long, value_parser = crate::support::options::device, value_name = "NAME")]
     device: Option<DeviceSpec>,
@@ -56,7 +55,7 @@ pub struct SelftestArgs {
     #[arg(long, value_name = "NAME")]
     isa: Option<String>,
     /// Threads of the CPU device [default: all processors]
-    #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, short_alias = 't', value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     threads: Option<usize>,
 }
 
@@ -77,9 +76,12 @@ pub fn main(args: SelftestArgs, out: &Out) -> Result<(), Fail> {
     let threads = args.threads.unwrap_or_else(host::cores);
     let spec = args.device.as_ref().unwrap_or(&DEFAULT_DEVICE);
     let settings = Settings { threads, isa, ..device::settings(spec)? };
-    if let Some(times) = args.replays {
-        let model = args.model.as_deref().unwrap_or(std::path::Path::new("tiny"));
-        return replays(times, model, (spec, &settings), out);
+    match (args.replays, &args.file.model) {
+        (Some(times), _) => return replays(times, args.file.path(), (spec, &settings), out),
+        (None, Some(_)) => {
+            return Err(Fail::Usage("a model is for --replays N: the ops are tested without one".into()));
+        }
+        (None, None) => {}
     }
     let mut device = device::open(spec, &settings, Default::default())?;
     let what = match spec.kind {

@@ -14,8 +14,9 @@ use crate::support::{load, prompt};
 pub struct TokenizeArgs {
     #[command(flatten)]
     file: FileArgs,
-    /// The text; `-` or nothing reads it from stdin (without its last line break)
-    #[arg(value_name = "TEXT", value_parser = utf8(), conflicts_with = "decode")]
+    /// The text; `-` or nothing reads it from stdin (without its last line break). A single argument is this text, unless it
+    /// ends in .gguf or is a model's file or folder
+    #[arg(index = 2, value_name = "TEXT", value_parser = utf8())]
     text: Option<String>,
     /// The text alone: no BOS is added, and `<|im_end|>` and the like are plain text
     #[arg(long)]
@@ -23,6 +24,17 @@ pub struct TokenizeArgs {
     /// Turn token ids into text instead: 1,2,3 or @FILE
     #[arg(long, value_name = "IDS", conflicts_with = "plain")]
     decode: Option<Ids>,
+}
+
+impl TokenizeArgs {
+    /// Settles which arguments are the model and the text.
+    pub fn settle(&mut self) -> Result<(), Fail> {
+        self.file.settle_with_text(&mut self.text, "tokenize")?;
+        if self.decode.is_some() && self.text.is_some() {
+            return Err(Fail::Usage("--decode IDS and a TEXT are both given: leave one of them out".into()));
+        }
+        Ok(())
+    }
 }
 
 /// Runs the command.
@@ -39,7 +51,7 @@ pub fn main(args: TokenizeArgs, out: &Out) -> Result<(), Fail> {
             false => out.line(&text),
         };
     }
-    let text = prompt::text(args.text.as_deref(), "onetrip tokenize \"It is a truth\"")?;
+    let text = prompt::text(args.text.as_deref(), || "give one, as in `onetrip tokenize \"It is a truth\"`".into())?;
     let ids = prompt::encode(&tokenizer, &text, if args.plain { Special::NONE } else { Special::PROMPT })?;
     let piece = |id: u32| String::from_utf8_lossy(tokenizer.token_bytes(id)).into_owned();
     if out.json {

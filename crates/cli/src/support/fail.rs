@@ -1,21 +1,29 @@
-//! How a command ends when it does not end well: one line on stderr, and an exit code.
+//! How a command ends when it does not end well: one line on stderr, an exit code, and with `--json` an object that says the same.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::CommandFactory;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use onetrip_devices::{DeviceKind, OpenError};
 use onetrip_engine::files::FileError;
 use onetrip_engine::model::ModelError;
+use onetrip_engine::sentence::sentence;
 use onetrip_engine::step::StepError;
 use onetrip_ir::device::DeviceError;
+use serde_json::{Value, json};
 
-use crate::support::remedy;
+use crate::support::output::Out;
+use crate::support::positional::in_quotes;
 use crate::support::stderr::{escaped, note};
+use crate::support::{foreign, remedy};
 
 /// Why a command ended early.
 #[derive(Debug)]
 pub enum Fail {
-    /// A bad file, text or flag: exit code 2.
+    /// A flag or an argument that cannot be: exit code 2.
+    Usage(String),
+    /// A bad file, text or value: exit code 2.
     Input(String),
     /// The work itself failed, or a check did not hold: exit code 1.
     Work(String),
@@ -34,34 +42,55 @@ impl Fail {
     pub fn with_lost(self, found: impl FnOnce() -> String) -> Fail {
         match self {
             Fail::Lost(what) => Fail::Lost(format!("{}; {}", one_line(&what), found())),
-            other @ (Fail::Input(_) | Fail::Work(_) | Fail::Shown | Fail::Pipe | Fail::Interrupted) => other,
+            other
+            @ (Fail::Usage(_) | Fail::Input(_) | Fail::Work(_) | Fail::Shown | Fail::Pipe | Fail::Interrupted) => other,
         }
     }
 
-    /// Says it and gives the exit code.
-    pub fn report(self) -> ExitCode {
-        let code = match &self {
+    /// The exit code.
+    fn code(&self) -> u8 {
+        match self {
             Fail::Work(_) | Fail::Lost(_) => 1,
-            Fail::Input(_) | Fail::Shown => 2,
+            Fail::Usage(_) | Fail::Input(_) | Fail::Shown => 2,
             Fail::Interrupted => 130,
             Fail::Pipe => 141,
+        }
+    }
+
+    /// The keys of JSON objects that say what failed: `error`, `kind` and `exit_code`. None of an end that has no words.
+    pub fn json(&self) -> Option<Value> {
+        let (kind, what) = match self {
+            Fail::Usage(what) => ("usage", one_line(what)),
+            Fail::Input(what) => ("input", one_line(what)),
+            Fail::Work(what) | Fail::Lost(what) => ("work", one_line(what)),
+            Fail::Shown | Fail::Pipe | Fail::Interrupted => return None,
         };
-        match self {
-            Fail::Input(what) | Fail::Work(what) | Fail::Lost(what) => note(&format!("onetrip: {}", one_line(&what))),
+        Some(json!({ "error": what, "kind": kind, "exit_code": self.code() }))
+    }
+
+    /// Says it, on stdout too where an object is owed, and gives the exit code.
+    pub fn report(self, out: &Out) -> ExitCode {
+        match &self {
+            Fail::Usage(what) | Fail::Input(what) | Fail::Work(what) | Fail::Lost(what) => {
+                note(&format!("onetrip: {}", one_line(what)));
+            }
             Fail::Shown | Fail::Pipe | Fail::Interrupted => {}
         }
-        ExitCode::from(code)
+        if let Some(value) = self.json().filter(|_| out.is_owed()) {
+            // Nobody is left to tell that it cannot be written.
+            let _ = out.object(&value);
+        }
+        ExitCode::from(self.code())
     }
 }
 
 /// One line, whatever a library wrote or a file is called; spaces in a name stay as they are.
 fn one_line(text: &str) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    escaped(&lines.join(" "))
+    escaped(&sentence(text.lines()))
 }
 
 /// What clap has to say: help and version as they are, errors on one line.
-pub fn usage(error: &clap::Error) -> Result<(), Fail> {
+pub fn usage(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().map_err(Fail::from),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -69,19 +98,44 @@ pub fn usage(error: &clap::Error) -> Result<(), Fail> {
             Err(Fail::Shown)
         }
         ErrorKind::InvalidUtf8 => {
-            let wrong = std::env::args_os().enumerate().skip(1).find(|(_, arg)| arg.to_str().is_none());
+            let wrong = (1..).zip(arguments).find(|(_, arg)| arg.to_str().is_none());
             let which = wrong.map_or(String::new(), |(n, arg)| format!(" {n} (`{}`)", arg.to_string_lossy()));
-            Err(Fail::Input(format!("argument{which} is not UTF-8: convert it first")))
+            Err(Fail::Usage(format!("argument{which} is not UTF-8: convert it first")))
         }
         _ => {
             let text = error.to_string();
-            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-            let lines =
-                lines.take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
-            let line = lines.collect::<Vec<_>>().join(" ");
-            Err(Fail::Input(format!("{} (see --help)", line.trim_start_matches("error: "))))
+            let is_said = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
+            let line = sentence(text.lines().take_while(is_said));
+            let mut line = with_our_names(line.trim_start_matches("error: "), error);
+            let word = foreign::command(arguments).unwrap_or_default();
+            if let (ErrorKind::InvalidSubcommand, Some(answer)) = (error.kind(), foreign::command_answer(word)) {
+                line = format!("there is no command `{word}`: {answer}");
+            }
+            if error.kind() == ErrorKind::UnknownArgument && is_word(error) && ["run", "tokenize"].contains(&word) {
+                line = format!("{line}; {}", in_quotes(word));
+            }
+            Err(Fail::Usage(format!("{line} (see --help)")))
         }
     }
+}
+
+/// What clap said, with our own name in the place of a hidden one (of another program) where it suggests one.
+fn with_our_names(line: &str, error: &clap::Error) -> String {
+    let Some(ContextValue::String(suggested)) = error.get(ContextKind::SuggestedArg) else { return line.into() };
+    let program = crate::Cli::command();
+    let mut args = program.get_subcommands().flat_map(clap::Command::get_arguments);
+    let is_it =
+        |arg: &&clap::Arg| arg.get_all_aliases().is_some_and(|all| all.iter().any(|a| format!("--{a}") == *suggested));
+    let name = args.find(is_it).and_then(|arg| match (arg.get_long(), arg.get_short()) {
+        (Some(long), _) => Some(format!("--{long}")),
+        (None, short) => short.map(|c| format!("-{c}")),
+    });
+    name.map_or(line.into(), |name| line.replace(&format!("'{suggested}'"), &format!("'{name}'")))
+}
+
+/// The argument that there is no place for is no flag.
+fn is_word(error: &clap::Error) -> bool {
+    matches!(error.get(ContextKind::InvalidArg), Some(ContextValue::String(arg)) if !arg.starts_with('-'))
 }
 
 impl From<std::io::Error> for Fail {
@@ -172,7 +226,7 @@ mod tests {
 
     #[test]
     fn an_error_is_one_line_and_spaces_in_a_name_stay() {
-        assert_eq!(one_line("a  b.gguf: bad\n  at line 3\n"), "a  b.gguf: bad at line 3");
+        assert_eq!(one_line("a  b.gguf: bad\n  at line 3\n"), "a  b.gguf: bad; at line 3");
         assert_eq!(one_line("x\u{1b}[31m"), "x\\u{1b}[31m");
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use onetrip_core::fuse::Fuse;
-use onetrip_devices::{Settings, host};
+use onetrip_devices::{DeviceKind, Settings, host};
 use onetrip_engine::config::ConfigError;
 use onetrip_engine::files::{Kind, ModelFile};
 use onetrip_engine::model::{Model, ModelError, ModelOptions};
@@ -20,9 +20,13 @@ use onetrip_ir::target::Compute;
 
 use crate::support::device::{self, Asked};
 use crate::support::fail::Fail;
+use crate::support::machine;
 use crate::support::options::{ModelArgs, PlanArgs, compute_name};
 use crate::support::output::{note, stderr_is_terminal};
 use crate::support::plans::Step;
+
+/// Name of the model in the program.
+pub const TINY_NAME: &str = "tiny";
 
 /// On a cache line, so that weights can be used where they lie in the program.
 #[repr(align(64))]
@@ -106,13 +110,15 @@ pub fn file(path: &Path) -> Result<ModelFile, Fail> {
         );
         return Err(Fail::Input(what));
     }
-    if name == "tiny" {
+    if name == TINY_NAME {
         return Ok(ModelFile::from_bytes(&TINY.0)?);
     }
     if !path.exists() && path.components().count() == 1 && path.extension().is_none() {
-        let what =
-            format!("no model `{name}`: --model takes `tiny`, the path of a .gguf file, or a Hugging Face folder");
+        let what = format!("no model `{name}`: give `tiny`, the path of a .gguf file, or a Hugging Face folder");
         return Err(Fail::Input(what));
+    }
+    if matches!(path.try_exists(), Ok(false)) {
+        return Err(Fail::Input(format!("{name}: there is no such file: check the path of the model")));
     }
     Ok(ModelFile::open(path)?)
 }
@@ -177,6 +183,9 @@ pub fn engine(model: Model, args: &ModelArgs, context: usize, sequences: usize) 
     let asked = Asked { commit: args.commit, encode_thread: args.encode_thread };
     let settings = Settings { threads, ..device::settings(args.device())? };
     let device = device::open(args.device(), &settings, asked)?;
+    if args.device().kind == DeviceKind::Cpu {
+        machine::note_threads(threads);
+    }
     let ticks = args.ticks_per_launch.unwrap_or(1);
     check_ticks(&*device, ticks)?;
     let start = Instant::now();

@@ -2,6 +2,19 @@
 
 pub use onetrip_devices::host::{caches, cores, name, peak_rss};
 
+use crate::support::stderr::note;
+
+/// Says on stderr that there are more threads than processors: they wait for each other at every step.
+pub fn note_threads(threads: usize) {
+    let processors = cores();
+    if threads > processors {
+        note(&format!(
+            "note: --threads {threads} is slow on {processors} processors, as threads wait for each other at every \
+             dispatch: leave it out, or give at most {processors}"
+        ));
+    }
+}
+
 /// Today in UTC, `2026-04-01`.
 pub fn date() -> String {
     let seconds = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |d| d.as_secs());

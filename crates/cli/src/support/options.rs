@@ -18,6 +18,10 @@ use onetrip_ir::target::Compute;
 /// Which model.
 #[derive(Args, Clone, Debug)]
 pub struct FileArgs {
+    /// The model, as --model takes it: MODEL.gguf or a folder
+    // Of commands with a text, this may be the text: `positional` settles which.
+    #[arg(index = 1, value_name = "MODEL")]
+    pub first: Option<OsString>,
     /// `tiny` (part of this program), a .gguf file, or a Hugging Face folder with config.json, tokenizer.json and
     /// *.safetensors; to look at without weights also `shape:NAME:FORMAT` and `listing:NAME` or `listing:FILE` (the nodes
     /// of another engine) [default: tiny]
@@ -60,7 +64,7 @@ pub struct ModelArgs {
     #[arg(long, value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
     pub ticks_per_launch: Option<usize>,
     /// Threads of the CPU device [default: all processors]
-    #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, short_alias = 't', value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
     /// Type that matrices are converted to at load: `stored` (none), q8_0, q4_0, f16, f32, … [default: stored]
     #[arg(long, value_parser = weights, value_name = "TYPE")]
@@ -114,7 +118,7 @@ pub struct Weights(pub Option<DType>);
 #[derive(Args, Clone, Debug)]
 pub struct SampleArgs {
     /// Randomness: 0 takes the best token every time (greedy), 0.8 is lively; default: the model's advice, else 0
-    #[arg(long, value_parser = temperature, allow_negative_numbers = true, value_name = "X")]
+    #[arg(long, alias = "temp", value_parser = temperature, allow_negative_numbers = true, value_name = "X")]
     pub temperature: Option<f32>,
     /// Choose among the K best tokens; 0 for all; default: the model's advice, else 0
     #[arg(long, value_parser = whole_u32, allow_negative_numbers = true, value_name = "K")]
@@ -129,7 +133,7 @@ pub struct SampleArgs {
     #[arg(long, value_parser = repeat_penalty, allow_negative_numbers = true, value_name = "X")]
     pub repeat_penalty: Option<f32>,
     /// Seed of the random numbers: the same seed gives the same text
-    #[arg(long, default_value = "0", value_parser = whole, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, short_alias = 's', default_value = "0", value_parser = whole, allow_negative_numbers = true, value_name = "N")]
     pub seed: u64,
 }
 
@@ -287,6 +291,17 @@ pub fn path() -> impl TypedValueParser<Value = PathBuf> {
 pub fn utf8() -> impl TypedValueParser<Value = String> {
     let read = |text: OsString| text.into_string().map_err(|_| "the text is not UTF-8: convert it first".to_string());
     OsStringValueParser::new().try_map(read)
+}
+
+/// A text that ends a text.
+pub fn stop() -> impl TypedValueParser<Value = String> {
+    utf8().try_map(|text| match text.is_empty() {
+        true => {
+            Err("an empty text would end every text before its first token: give some text, or leave it out"
+                .to_string())
+        }
+        false => Ok(text),
+    })
 }
 
 /// `--fuse`, each rule by its old or its new name.

@@ -1,5 +1,7 @@
 //! Output on stdout. No function here panics on a closed pipe.
 
+use std::cell::Cell;
+use std::ffi::OsString;
 use std::io::Write;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -10,18 +12,56 @@ use serde_json::Value;
 use crate::support::fail::Fail;
 pub use crate::support::stderr::{escaped, note, stderr_is_terminal};
 
-/// Standard output, and whether it is to hold one JSON object only.
+/// What standard output holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Text for people.
+    Text,
+    /// One JSON object, and nothing else (`--json`).
+    Json,
+    /// JSON objects, one a line, while the work goes on (`--json-lines`).
+    JsonLines,
+}
+
+impl Form {
+    /// What arguments ask for that are no command line: nobody but the flag itself can tell.
+    pub fn asked(arguments: &[OsString]) -> Form {
+        let has = |flag: &str| arguments.iter().take_while(|a| *a != "--").any(|a| a == flag);
+        match (has("--json"), has("--json-lines")) {
+            (_, true) => Form::JsonLines,
+            (true, false) => Form::Json,
+            (false, false) => Form::Text,
+        }
+    }
+}
+
+/// Standard output, and what it is to hold.
 pub struct Out {
-    /// `--json` was given.
+    /// It holds one JSON object only.
     pub json: bool,
+    /// It holds JSON objects, one a line, while the work goes on.
+    pub json_lines: bool,
     /// Version of the command's JSON.
     version: u32,
+    /// The one object of `--json`, or the last one of `--json-lines`, is written.
+    is_told: Cell<bool>,
 }
 
 impl Out {
     /// Standard output of a command whose JSON has this version.
-    pub fn new(json: bool, version: u32) -> Out {
-        Out { json, version }
+    pub fn new(form: Form, version: u32) -> Out {
+        let (json, json_lines) = (form == Form::Json, form == Form::JsonLines);
+        Out { json, json_lines, version, is_told: Cell::new(false) }
+    }
+
+    /// A program reads it, and no person.
+    pub fn is_json(&self) -> bool {
+        self.json || self.json_lines
+    }
+
+    /// An object that says how the command ended is still to come.
+    pub fn is_owed(&self) -> bool {
+        self.is_json() && !self.is_told.get()
     }
 
     /// Version of the command's JSON.
@@ -41,8 +81,14 @@ impl Out {
         self.text(&format!("{text}\n"))
     }
 
-    /// Writes the one JSON object, with the version of the command's JSON in front.
+    /// Writes the one JSON object, or the last one, with the version of the command's JSON in front.
     pub fn object(&self, value: &Value) -> Result<(), Fail> {
+        self.is_told.set(true);
+        self.part(value)
+    }
+
+    /// Writes an object behind which others come (`--json-lines`), with the version of the command's JSON in front.
+    pub fn part(&self, value: &Value) -> Result<(), Fail> {
         self.line(&versioned(self.version, value).to_string())
     }
 }

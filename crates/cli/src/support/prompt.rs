@@ -46,12 +46,12 @@ pub fn utf8(from: &str, bytes: Vec<u8>, before: usize) -> Result<String, Fail> {
     })
 }
 
-/// The text given as an argument, or on stdin where it is `-` or missing.
-pub fn text(given: Option<&str>, example: &str) -> Result<String, Fail> {
+/// The text given as an argument, or on stdin where it is `-` or missing; a person is told to give one.
+pub fn text(given: Option<&str>, advice: impl FnOnce() -> String) -> Result<String, Fail> {
     match given {
         Some("-") => stdin_text(),
         Some(text) => Ok(text.to_string()),
-        None if std::io::stdin().is_terminal() => Err(Fail::Input(format!("no text: give one, as in `{example}`"))),
+        None if std::io::stdin().is_terminal() => Err(Fail::Usage(format!("no text: {}", advice()))),
         None => stdin_text(),
     }
 }

@@ -101,7 +101,7 @@ fn values_of_flags_are_checked() {
     ];
     for (flags, word) in cases {
         onetrip(&[&["run", "x"], flags].concat()).refused(2, &[word]);
-        onetrip(&[&["run", "x", "--json"], flags].concat()).refused(2, &[word]);
+        onetrip(&[&["run", "x", "--json"], flags].concat()).refused_json(2, &[word]);
     }
     onetrip(&["explain", "--prompt", "8"]).refused(2, &["--phase prefill"]);
     onetrip(&["profile", "--repeat", "2"]).refused(2, &["at least 5"]);

@@ -253,7 +253,7 @@ fn a_commit_sweep_measures_both_threads_and_keeps_the_fastest_in_the_profile() {
         let mut command = crate::command(&[&args[..], write].concat());
         crate::Done::of(command.env("ONETRIP_PROFILES", dir.path()).output().expect("the binary starts"))
     };
-    sweep(&["--write"]).refused(2, &["no profile of", "onetrip calibrate"]);
+    sweep(&["--write"]).refused_json(2, &["no profile of", "onetrip calibrate"]);
     let devices = onetrip(&["devices", "--json"]).json();
     let gpu = devices["devices"].as_array().expect("a list").iter().find(|d| d["backend"].is_string());
     let name = gpu.expect("a GPU")["name"].as_str().expect("text").trim_start_matches("wgpu:").to_string();

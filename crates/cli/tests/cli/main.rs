@@ -1,5 +1,6 @@
 //! The binary as a user meets it: what it prints, where, and with which exit code. All on the embedded model.
 
+mod args;
 mod bad_input;
 mod chat;
 mod gates;
@@ -41,8 +42,26 @@ impl Done {
     /// Asserts a refusal: this exit code, nothing on stdout, one line on stderr with all of these words.
     #[track_caller]
     fn refused(&self, code: i32, words: &[&str]) {
-        assert_eq!(self.code, Some(code), "stdout {:?} stderr {:?}", self.stdout, self.stderr);
         assert_eq!(self.stdout, "");
+        self.failed(code, words);
+    }
+
+    /// As [`Done::refused`] of a command with `--json`: an object on stdout says what stderr says. Gives the object.
+    #[track_caller]
+    fn refused_json(&self, code: i32, words: &[&str]) -> serde_json::Value {
+        self.failed(code, words);
+        assert_eq!(self.stdout.lines().count(), 1, "one line: {:?}", self.stdout);
+        let value: serde_json::Value = serde_json::from_str(&self.stdout).expect("stdout is JSON");
+        schemas::holds("error", &value);
+        assert_eq!(value["exit_code"], code);
+        let error = value["error"].as_str().expect("a text");
+        assert_eq!(self.stderr.lines().last(), Some(format!("onetrip: {error}").as_str()));
+        value
+    }
+
+    #[track_caller]
+    fn failed(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "stdout {:?} stderr {:?}", self.stdout, self.stderr);
         assert_eq!(self.stderr.lines().count(), 1, "one line: {:?}", self.stderr);
         assert!(self.stderr.starts_with("onetrip: "), "{:?}", self.stderr);
         for word in words {

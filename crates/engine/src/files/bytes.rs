@@ -7,6 +7,7 @@ use std::path::Path;
 use memmap2::Mmap;
 
 use super::error::{FileError, shown_path};
+use super::stand_in;
 
 /// Smallest size of memory pages of supported machines. Where pages are larger, releasing a range also releases some bytes of
 /// its neighbours, which costs them a page fault and has no other effect.
@@ -41,7 +42,8 @@ impl Deref for Bytes {
 }
 
 impl Bytes {
-    /// Maps a regular file. Others are refused: opening a pipe would block, and a device has no size.
+    /// Maps a regular file of weights. Others are refused: opening a pipe would block, a device has no size, and what a
+    /// download left in the place of the file ([`stand_in`]) has no weights.
     pub(super) fn map(path: &Path) -> Result<Bytes, FileError> {
         let about = std::fs::metadata(path).map_err(|e| FileError::io(path, "open", e))?;
         if !about.is_file() {
@@ -56,6 +58,7 @@ impl Bytes {
         // the file meanwhile: a change would appear as other weights, and a truncated file would raise SIGBUS, as in every
         // program that maps its weights. Lengths and offsets were checked against the map, not against the file.
         let map = unsafe { Mmap::map(&file) }.map_err(|e| FileError::io(path, "map", e))?;
+        stand_in::refuse(path, &map)?;
         Ok(Bytes::Map(map))
     }
 

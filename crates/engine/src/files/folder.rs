@@ -8,6 +8,7 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::error::{FileError, shown_path};
+use super::stand_in;
 use super::value::{Metadata, Value};
 
 /// Largest JSON file that is read into memory (an index of a very large model has about 10 MB).
@@ -148,7 +149,9 @@ fn small_file(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
             hint: "fetch the file again",
         });
     }
-    std::fs::read(path).map(Some).map_err(|e| FileError::io(path, "read", e))
+    let bytes = std::fs::read(path).map_err(|e| FileError::io(path, "read", e))?;
+    stand_in::refuse(path, &bytes)?;
+    Ok(Some(bytes))
 }
 
 /// Writes a JSON object into metadata: `{"rope_scaling": {"factor": 8.0}}` becomes `rope_scaling.factor`. Metadata cannot hold

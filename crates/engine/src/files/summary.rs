@@ -83,8 +83,8 @@ pub struct TypeRow {
 }
 
 impl ModelFile {
-    /// The contents of this file, as the command `inspect` shows them.
-    pub fn summary(&self) -> Summary {
+    /// Totals by storage type, most bytes first.
+    pub fn types(&self) -> Vec<TypeRow> {
         let mut types: Vec<TypeRow> = Vec::new();
         for t in self.tensors() {
             let n = types.iter().position(|row| row.kind == t.kind.name).unwrap_or_else(|| {
@@ -96,6 +96,12 @@ impl ModelFile {
             types[n].bytes += t.bytes as u64;
         }
         types.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.kind.cmp(&b.kind)));
+        types
+    }
+
+    /// The contents of this file, as the command `inspect` shows them.
+    pub fn summary(&self) -> Summary {
+        let types = self.types();
         Summary {
             file: self.name().to_string(),
             format: self.kind(),

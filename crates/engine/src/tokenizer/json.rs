@@ -19,6 +19,8 @@ use super::error::TokenizerError;
 use super::gguf::ends_by_name;
 use super::special::Matcher;
 use super::table::{Spelling, Table, TokenKind, byte_token};
+use crate::files::{StandIn, stand_in};
+use crate::sentence::sentence;
 use pipeline::Pipeline;
 
 /// Those fields of `tokenizer.json` that are checked here, in addition to what the crate reads.
@@ -149,6 +151,9 @@ struct Config {
 
 pub(super) fn build(path: &Path) -> Result<Tokenizer, TokenizerError> {
     let bytes = std::fs::read(path).map_err(|e| file_error(path, &e.to_string()))?;
+    if let Some(StandIn { what, hint }) = stand_in(&bytes) {
+        return Err(file_error(path, &format!("{what}; {hint}")));
+    }
     let config = Config::read(path.parent().unwrap_or(Path::new("")))?;
     from_bytes(&bytes, &config).map_err(|problem| file_error(path, &problem))
 }
@@ -158,9 +163,7 @@ pub(super) fn from_slice(bytes: &[u8]) -> Result<Tokenizer, TokenizerError> {
 }
 
 fn file_error(path: &Path, problem: &str) -> TokenizerError {
-    // Error texts are one line; those of parsers may have several.
-    let problem = problem.lines().map(str::trim).collect::<Vec<_>>().join(" ");
-    TokenizerError::File { path: path.display().to_string(), problem }
+    TokenizerError::File { path: path.display().to_string(), problem: sentence(problem.lines()) }
 }
 
 fn from_bytes(bytes: &[u8], config: &Config) -> Result<Tokenizer, String> {

@@ -30,7 +30,7 @@ pub struct CalibrateArgs {
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// Measure with 1, 2, 4, … up to this many threads [default: all processors]
-    #[arg(long, value_parser = threads, allow_negative_numbers = true, value_name = "N")]
+    #[arg(long, short_alias = 't', value_parser = threads, allow_negative_numbers = true, value_name = "N")]
     pub threads: Option<usize>,
     /// Measured runs of each point, at least 5; one more comes before them to warm up
     #[arg(long, default_value = "5", value_parser = at_least_one, allow_negative_numbers = true, value_name = "N")]
