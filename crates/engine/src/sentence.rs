@@ -1,17 +1,27 @@
 //! Error texts of parsers and other libraries, which have several lines, as one sentence.
 
-/// Lines as parts of one sentence. A line that ends in a colon has a list behind it; excerpts of a source with their marks
-/// (`3 | x = ` and `  |   ^`) mean nothing on one line.
+/// Line number and text of a line of an excerpt, which may both be empty.
+fn excerpt(line: &str) -> Option<(&str, &str)> {
+    let (number, text) = line.split_once('|')?;
+    let (number, text) = (number.trim(), text.trim());
+    number.bytes().all(|b| b.is_ascii_digit()).then_some((number, text))
+}
+
+/// Lines as parts of one sentence. A line that ends in a colon has a list behind it. Of an excerpt of a source (`3 | x = `)
+/// the text is quoted, and the lines that only mark a place in it (`  |   ^`) are left out.
 pub fn sentence<'a>(lines: impl Iterator<Item = &'a str>) -> String {
-    let is_excerpt = |line: &str| line.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ').starts_with('|');
-    let lines = lines.map(str::trim).filter(|line| !line.is_empty() && !is_excerpt(line));
+    let is_mark = |line: &&str| excerpt(line).is_some_and(|(number, text)| number.is_empty() || text.is_empty());
+    let lines = lines.map(str::trim).filter(|line| !line.is_empty() && !is_mark(line));
     let (mut all, mut is_list) = (String::new(), false);
     for line in lines {
         let choice = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')?.split_once(": "));
         let (line, is_item) = match (line.strip_prefix("tip: "), choice) {
             (Some(tip), _) => (tip.to_string(), false),
             (None, Some((what, values))) => (format!("{what} are {values}"), false),
-            (None, None) => (line.to_string(), is_list),
+            (None, None) => match excerpt(line) {
+                Some((_, text)) => (format!("in `{text}`"), false),
+                None => (line.to_string(), is_list),
+            },
         };
         all.push_str(match all.chars().last() {
             None => "",
@@ -39,6 +49,6 @@ mod tests {
         let missing = "these were not provided:\n  <FILE>\n  --seed <N>\n\n  tip: see x\n";
         assert_eq!(of(missing), "these were not provided: <FILE>, --seed <N>; see x");
         let toml = "TOML parse error at line 3, column 5\n  |\n3 | x = \n  |     ^\ninvalid string\n";
-        assert_eq!(of(toml), "TOML parse error at line 3, column 5; invalid string");
+        assert_eq!(of(toml), "TOML parse error at line 3, column 5; in `x =`; invalid string");
     }
 }

@@ -316,6 +316,13 @@ fn a_benchmark_says_what_was_measured_with_what() {
     assert_eq!(text("format"), types.join(", "));
 }
 
+#[cfg(unix)]
+#[test]
+fn what_a_benchmark_prints_fits_80_columns() {
+    let screen = crate::pty::fits_80_columns(&["bench", "--prompt", "2", "--gen", "1", "--repeat", "1"]);
+    assert!(screen.text().contains("\nprogram  onetrip "), "{}", screen.text());
+}
+
 #[test]
 fn a_gate_names_its_model_without_the_folder_of_this_machine() {
     let (dir, path) = model("m.gguf");

@@ -129,14 +129,30 @@ fn every_command_has_a_help_text_and_the_list_names_them() {
     }
 }
 
+/// The flags of a help text, from their long names on, each with its text as one line.
+fn flags(help: &str) -> Vec<(String, String)> {
+    let mut all: Vec<(String, String)> = vec![];
+    for line in help.lines() {
+        let (text, indent) = (line.trim_start(), line.len() - line.trim_start().len());
+        match (text.find("--"), all.last_mut()) {
+            // Flags stand at the left; what is further to the right goes on with the one above.
+            (Some(at), _) if text.starts_with('-') && indent < 8 => {
+                let (flag, help) = text[at..].split_once("  ").unwrap_or((&text[at..], ""));
+                all.push((flag.trim().into(), help.trim().into()));
+            }
+            (_, Some((_, help))) if indent >= 8 => *help = format!("{help} {text}").trim().into(),
+            _ => {}
+        }
+    }
+    all
+}
+
 #[test]
 fn a_flag_has_the_same_help_everywhere() {
     use std::collections::HashMap;
     let mut seen: HashMap<String, (String, String)> = HashMap::new();
     for name in ["run", "chat", "explain", "count", "profile", "bench", "ppl", "tokenize"] {
-        for line in onetrip(&[name, "--help"]).stdout.lines() {
-            let Some(at) = line.find("--") else { continue };
-            let (flag, help) = line[at..].split_once("  ").unwrap_or((&line[at..], ""));
+        for (flag, help) in flags(&onetrip(&[name, "--help"]).stdout) {
             let is_shared = [
                 "--model",
                 "--device",
@@ -152,8 +168,7 @@ fn a_flag_has_the_same_help_everywhere() {
             ]
             .contains(&flag.split(' ').next().unwrap_or(""));
             if is_shared {
-                let help = help.trim().to_string();
-                let (first, text) = seen.entry(flag.trim().into()).or_insert_with(|| (name.into(), help.clone()));
+                let (first, text) = seen.entry(flag.clone()).or_insert_with(|| (name.into(), help.clone()));
                 assert_eq!(*text, help, "{flag} of {first} and of {name}");
             }
         }

@@ -15,8 +15,8 @@ pub(crate) struct StandIn {
 /// The beginning of every pointer of Git LFS.
 const LFS: &[u8] = b"version https://git-lfs.github.com/spec/";
 /// Beginnings of pages, in lower case.
-const PAGES: [&[u8]; 3] = [b"<!doctype", b"<html", b"<?xml"];
-/// More bytes than the longest of [`PAGES`] has.
+const WEB_PAGES: [&[u8]; 3] = [b"<!doctype", b"<html", b"<?xml"];
+/// More bytes than the longest of [`WEB_PAGES`] has.
 const LONGEST: usize = 16;
 
 /// Whether a file with these bytes stands in the place of another.
@@ -30,7 +30,7 @@ pub(crate) fn stand_in(bytes: &[u8]) -> Option<StandIn> {
     let head = text[..text.len().min(LONGEST)].to_ascii_lowercase();
     let hint = "download the file again, by the link to the file itself (on Hugging Face /resolve/ in place of /blob/)";
     let page = StandIn { what: "a web page that was saved under this name, and not the file itself", hint };
-    PAGES.iter().any(|page| head.starts_with(page)).then_some(page)
+    WEB_PAGES.iter().any(|page| head.starts_with(page)).then_some(page)
 }
 
 /// Refuses a file that stands in the place of another.

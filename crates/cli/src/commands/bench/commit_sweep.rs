@@ -137,8 +137,9 @@ pub fn main(args: &ModelArgs, sizes: Sizes, write: Option<Option<&Path>>, out: &
         }));
     }
     out.line(&format!(
-        "{hardware} ({}), {name}, {}: medians of {} interleaved rounds, prompts of {} tokens, {} ticks a round.",
+        "{hardware} ({}), {name}, onetrip {}, {}: medians of {} interleaved rounds, prompts of {} tokens, {} ticks a round.",
         args.device(),
+        env!("CARGO_PKG_VERSION"),
         machine::date(),
         sizes.rounds,
         sizes.prompt,

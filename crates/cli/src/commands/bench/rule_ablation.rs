@@ -73,7 +73,8 @@ pub fn main(args: &ModelArgs, context: usize, pairs: usize, file: Option<&Path>,
     if out.json {
         return out.object(&json!({ "rows": rows }));
     }
-    out.line(&format!("{name}: {}, {isa} kernels, {threads} threads, {}", machine::name(), machine::date()))?;
+    let (machine, version, date) = (machine::name(), env!("CARGO_PKG_VERSION"), machine::date());
+    out.line(&format!("{name}: {machine}, {isa} kernels, {threads} threads, onetrip {version}, {date}"))?;
     out.line(&format!(
         "{pairs} pairs of {TICKS} ticks at {context} positions; gain: all rules but it, less all rules\n"
     ))?;
