@@ -10,7 +10,8 @@ use crate::graph_builder::{BuildError, GraphBuilder, Unary};
 pub const MODEL: Architecture = Architecture {
     name: "phi3",
     model_types: &["phi3"],
-    models: "Phi 3 mini and medium, Phi 3.5 mini, Phi 4 and 4 mini",
+    models: "Phi 3 mini and medium, Phi 3.5 mini, Phi 4 and 4 mini; the factors of longrope are chosen once, by the asked \
+             context, where transformers switches when a text grows longer than the original context",
     traits: Traits { eps: 1e-5, ..Traits::PLAIN },
     tensors: &[("attn_qkv", "self_attn.qkv_proj"), ("ffn_up", "mlp.gate_up_proj")],
     define,
