@@ -118,13 +118,21 @@ fn what_fits(have: u64, fixed: u64, page: u64, sequences: usize) -> Fits {
     }
 }
 
+/// Bytes of memory that programs on this machine can still use without swapping, where the system says it.
+pub(crate) fn available() -> Option<u64> {
+    meminfo("MemAvailable:")
+}
+
+fn meminfo(name: &str) -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|l| l.strip_prefix(name))?;
+    line.trim().trim_end_matches("kB").trim().parse::<u64>().ok().map(|kb| kb * 1024)
+}
+
 /// Returns an error if the caches are larger than the memory of this machine. An allocation alone would not fail: the system
 /// may give out more memory than it has, and only the first writes to it fail.
 pub(crate) fn check_host(caches: u64, context: usize, sequences: usize) -> Result<(), MemoryError> {
-    let Ok(info) = std::fs::read_to_string("/proc/meminfo") else { return Ok(()) };
-    let line = info.lines().find_map(|l| l.strip_prefix("MemTotal:"));
-    let total = line.and_then(|l| l.trim().trim_end_matches("kB").trim().parse::<u64>().ok()).map(|kb| kb * 1024);
-    match total {
+    match meminfo("MemTotal:") {
         Some(have) if caches > have => Err(MemoryError::Host { sequences, context, caches, have }),
         _ => Ok(()),
     }

@@ -19,6 +19,7 @@ use crate::architecture::Architecture;
 use crate::config::{Config, ConfigError};
 use crate::files::{FileError, ModelFile};
 use crate::graph_builder::{BuildError, GraphBuilder, Want};
+use crate::memory;
 use crate::models;
 use crate::weights::Weights;
 
@@ -148,6 +149,17 @@ impl Model {
         };
         let plan = lower_assuming(graph, ctx, fuse, &self.layouts, &o.device, assume);
         plan.map_err(|e| ModelError::Plan(format!("{}: {e}", self.file.name())))
+    }
+
+    /// A context for a long conversation, in positions: what the model was trained for, as far as a quarter of the memory that is
+    /// free holds its caches, and at most 32,768. Where that is not known (on GPUs), `usual` or less.
+    pub fn roomy_context(&self, usual: usize) -> usize {
+        const MOST: usize = 32_768;
+        let row = |s: &Sig| s.cache().and_then(|c| s.dtype.row_bytes(c.dim).map(|bytes| (bytes * c.heads) as u64));
+        let position: u64 = self.states.iter().filter_map(row).sum();
+        let free = memory::available().filter(|_| !self.options.target.is_text());
+        let fits = free.map_or(usual, |free| usize::try_from(free / 4 / position.max(1)).unwrap_or(MOST));
+        self.config.context.min(MOST).min(fits.max(usual.min(self.config.context)))
     }
 
     /// Signatures of the states (KV caches and recurrent states), by state index.

@@ -81,6 +81,12 @@ pub fn cache_dir() -> Option<std::path::PathBuf> {
     folder("ONETRIP_CACHE", "kernels")
 }
 
+/// The file with the lines that were typed in `chat`, in the folder of the switch `ONETRIP_CACHE`, or in `onetrip` in the user's
+/// cache folder.
+pub fn history_file() -> Option<std::path::PathBuf> {
+    folder("ONETRIP_CACHE", "").map(|folder| folder.join("chat-history"))
+}
+
 fn folder(switch: &str, name: &str) -> Option<std::path::PathBuf> {
     // `var_os` and not `var`: paths need not be valid Unicode.
     let path = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(std::path::PathBuf::from);

@@ -10,7 +10,7 @@ use crate::support::fail::Fail;
 use crate::support::load::IDS_INSTEAD;
 
 /// Default context length in positions, unless the model has fewer or the text needs more.
-const USUAL_CONTEXT: usize = 4096;
+pub const USUAL_CONTEXT: usize = 4096;
 
 /// The longest text on stdin in bytes: some twenty times the longest context of any model.
 pub const MOST_STDIN: usize = 64 << 20;

@@ -10,6 +10,8 @@ mod predict;
 #[cfg(unix)]
 mod pty;
 mod schemas;
+#[cfg(unix)]
+mod talk;
 mod terminal;
 
 use std::io::Write;
