@@ -223,7 +223,8 @@ impl Chat<'_> {
             Some((length, figures)) => (*length, format!("; last answer: {figures}")),
             None => (0, String::new()),
         };
-        format!("({}: {length} of {context} positions, {turns} turns{figures})", self.loaded.name)
+        let s = if turns == 1 { "" } else { "s" };
+        format!("({}: {length} of {context} positions, {turns} turn{s}{figures})", self.loaded.name)
     }
 
     /// Writes the messages as JSON; their number.

@@ -7,10 +7,10 @@ use crate::pty::Terminal;
 use crate::{command, onetrip_with_stdin};
 
 /// Starts a conversation with a cache folder of its own.
-fn talk(columns: u16, dir: &tempfile::TempDir, more: &[&str]) -> Terminal {
+fn talk(columns: u16, dir: &tempfile::TempDir, n: &str) -> Terminal {
     let model = chat_model(dir, TEMPLATE);
     let cache = dir.path().join("cache");
-    let args = [&["chat", &model, "-n", "24"], more].concat();
+    let args = ["chat", &model, "-n", n, "--temperature", "0"];
     let mut terminal = Terminal::start_with(columns, &args, |command| {
         command.env("ONETRIP_CACHE", cache);
     });
@@ -22,12 +22,12 @@ fn talk(columns: u16, dir: &tempfile::TempDir, more: &[&str]) -> Terminal {
 fn every_command_answers_and_the_list_names_all_of_them() {
     let dir = tempfile::tempdir().expect("a folder");
     let saved = dir.path().join("talk.json");
-    let mut terminal = talk(100, &dir, &[]);
+    let mut terminal = talk(100, &dir, "24");
     for (line, answer) in [
         ("/help", "/regen"),
         ("/regen", "there is no question yet"),
         ("It is a truth", " positions)"),
-        ("/stats", "1 turns; last answer: "),
+        ("/stats", "1 turn; last answer: "),
         ("/regen", "the answer stays the same"),
         ("/system Speak.", "with this system message"),
         ("/reset", "(the conversation begins anew)"),
@@ -57,7 +57,7 @@ fn every_command_answers_and_the_list_names_all_of_them() {
 fn answers_break_between_words_at_the_edge_of_the_terminal() {
     let dir = tempfile::tempdir().expect("a folder");
     for columns in [40, 80] {
-        let mut terminal = talk(columns, &dir, &["-n", "80"]);
+        let mut terminal = talk(columns, &dir, "80");
         terminal.send("It is a truth universally acknowledged\r");
         terminal.wait_for(" positions)");
         terminal.send("/exit\r");
@@ -72,12 +72,12 @@ fn answers_break_between_words_at_the_edge_of_the_terminal() {
 #[test]
 fn lines_are_remembered_by_the_next_conversation() {
     let dir = tempfile::tempdir().expect("a folder");
-    let mut terminal = talk(80, &dir, &[]);
+    let mut terminal = talk(80, &dir, "24");
     terminal.send("/stats\r");
     terminal.wait_for("0 turns");
     terminal.send("/exit\r");
     terminal.end();
-    let mut terminal = talk(80, &dir, &[]);
+    let mut terminal = talk(80, &dir, "24");
     // The arrow goes up to `/exit`, then to `/stats`.
     terminal.send("\x1b[A\x1b[A\r");
     terminal.wait_for("0 turns");
