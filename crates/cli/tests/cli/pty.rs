@@ -80,8 +80,19 @@ impl Terminal {
     /// Waits until this text is on the screen.
     #[track_caller]
     pub fn wait_for(&mut self, text: &str) {
+        self.wait_until(text, |screen| screen.contains(text));
+    }
+
+    /// Waits until the last line of the screen is the prompt of a conversation, without a text behind it.
+    #[track_caller]
+    pub fn wait_for_prompt(&mut self) {
+        self.wait_until("prompt", |screen| screen.lines().last().is_some_and(|line| line.trim_end() == ">"));
+    }
+
+    #[track_caller]
+    fn wait_until(&mut self, text: &str, holds: impl Fn(&str) -> bool) {
         let start = Instant::now();
-        while !self.screen.screen().contents().contains(text) {
+        while !holds(&self.screen.screen().contents()) {
             match self.output.recv_timeout(PATIENCE.saturating_sub(start.elapsed())) {
                 Ok(chunk) => self.take(&chunk),
                 Err(end) => panic!("no {text:?} ({end}) on the screen:\n{}", self.screen.screen().contents()),

@@ -15,6 +15,7 @@ fn talk(columns: u16, dir: &tempfile::TempDir, n: &str) -> Terminal {
         command.env("ONETRIP_CACHE", cache);
     });
     terminal.wait_for("/help lists commands");
+    terminal.wait_for_prompt();
     terminal
 }
 
@@ -36,15 +37,21 @@ fn every_command_answers_and_the_list_names_all_of_them() {
         ("/load no/such.json", "cannot read no/such.json"),
         ("/model no/such.gguf", "the model stays the same"),
     ] {
+        // What is typed before the prompt is there may be lost.
+        terminal.wait_for_prompt();
         terminal.send(&format!("{line}\r"));
         terminal.wait_for(answer);
     }
+    terminal.wait_for_prompt();
     terminal.send("You are\r");
-    terminal.wait_for("assistant");
+    terminal.wait_for("> You are");
+    terminal.wait_for_prompt();
     terminal.send(&format!("/save {}\r", saved.display()));
     terminal.wait_for("2 messages are in");
+    terminal.wait_for_prompt();
     terminal.send(&format!("/load {}\r", saved.display()));
     terminal.wait_for("goes on after 2 messages");
+    terminal.wait_for_prompt();
     terminal.send("/exit\r");
     let screen = terminal.end();
     assert_eq!(screen.code, Some(0), "{}", screen.text());
@@ -60,6 +67,7 @@ fn answers_break_between_words_at_the_edge_of_the_terminal() {
         let mut terminal = talk(columns, &dir, "80");
         terminal.send("It is a truth universally acknowledged\r");
         terminal.wait_for(" positions)");
+        terminal.wait_for_prompt();
         terminal.send("/exit\r");
         let screen = terminal.end();
         let answer: Vec<&String> = screen.lines.iter().skip_while(|line| !line.starts_with("> It")).skip(1).collect();
@@ -75,12 +83,14 @@ fn lines_are_remembered_by_the_next_conversation() {
     let mut terminal = talk(80, &dir, "24");
     terminal.send("/stats\r");
     terminal.wait_for("0 turns");
+    terminal.wait_for_prompt();
     terminal.send("/exit\r");
     terminal.end();
     let mut terminal = talk(80, &dir, "24");
     // The arrow goes up to `/exit`, then to `/stats`.
     terminal.send("\x1b[A\x1b[A\r");
     terminal.wait_for("0 turns");
+    terminal.wait_for_prompt();
     terminal.send("/exit\r");
     assert_eq!(terminal.end().code, Some(0));
 }
