@@ -9,7 +9,7 @@ mod support;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use commands::{bench, calibrate, chat, count, devices, explain, inspect, ppl, profile, run, selftest, tokenize};
 use support::fail::{self, Fail};
@@ -131,7 +131,7 @@ fn parse(arguments: &[OsString]) -> Result<Cli, Result<(), Fail>> {
     if let Some(answer) = foreign::answer(arguments) {
         return Err(Err(Fail::Usage(format!("{answer} (see --help)"))));
     }
-    Cli::try_parse().map_err(|error| fail::usage(&error, arguments))
+    Cli::try_parse().map_err(|error| fail::usage(&error, arguments, &Cli::command()))
 }
 
 fn main() -> ExitCode {
@@ -149,6 +149,13 @@ fn main() -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         // Only a process that starts anew can use the GPU again, and find the dispatch whose kernel failed.
-        Err(fail) => fail.with_lost(again::one_by_one).report(&out),
+        Err(fail) => {
+            let (code, object) = fail.with_lost(again::one_by_one).report();
+            if let Some(object) = object.filter(|_| out.is_owed()) {
+                // Nobody is left to tell that it cannot be written.
+                let _ = out.object(&object);
+            }
+            ExitCode::from(code)
+        }
     }
 }

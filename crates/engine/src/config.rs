@@ -10,7 +10,7 @@ mod tests;
 mod traits;
 mod windows;
 
-pub use effects::EFFECTS;
+pub use effects::effects;
 pub use hyperparameters::{Config, ConfigError, Recurrent};
 pub use hyperparameters::{MAX_LAYERS, MAX_WIDTH};
 pub use keys::{Key, Keys, key};

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use libtest_mimic::Failed;
 use onetrip_engine::architecture::Architecture;
-use onetrip_engine::config::{EFFECTS, Keys};
+use onetrip_engine::config::{Keys, effects};
 use onetrip_engine::files::ModelFile;
 use onetrip_engine::models::MODELS;
 
@@ -61,8 +61,8 @@ pub fn text() -> Result<String, Failed> {
     }
     writeln!(out, "\n## Keys that are refused where an architecture does not read them\n")?;
     writeln!(out, "A value at which the key has no effect is accepted.\n")?;
-    for (kind, names) in EFFECTS {
-        let names: Vec<String> = names().iter().map(|n| format!("`{n}`")).collect();
+    for (kind, names) in effects() {
+        let names: Vec<String> = names.iter().map(|n| format!("`{n}`")).collect();
         writeln!(out, "In {kind}: {}.\n", names.join(", "))?;
     }
     Ok(out.trim_end().to_string() + "\n")

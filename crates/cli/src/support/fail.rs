@@ -1,9 +1,7 @@
 //! How a command ends when it does not end well: one line on stderr, an exit code, and with `--json` an object that says the same.
 
 use std::ffi::OsString;
-use std::process::ExitCode;
 
-use clap::CommandFactory;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use onetrip_devices::{DeviceKind, OpenError};
 use onetrip_engine::files::FileError;
@@ -13,8 +11,7 @@ use onetrip_engine::step::StepError;
 use onetrip_ir::device::DeviceError;
 use serde_json::{Value, json};
 
-use crate::support::output::Out;
-use crate::support::positional::in_quotes;
+use crate::support::foreign::in_quotes;
 use crate::support::stderr::{escaped, note};
 use crate::support::{foreign, remedy};
 
@@ -68,19 +65,15 @@ impl Fail {
         Some(json!({ "error": what, "kind": kind, "exit_code": self.code() }))
     }
 
-    /// Says it, on stdout too where an object is owed, and gives the exit code.
-    pub fn report(self, out: &Out) -> ExitCode {
+    /// Says it on stderr, and gives the exit code and the object for stdout, as [`Fail::json`] has it.
+    pub fn report(self) -> (u8, Option<Value>) {
         match &self {
             Fail::Usage(what) | Fail::Input(what) | Fail::Work(what) | Fail::Lost(what) => {
                 note(&format!("onetrip: {}", one_line(what)));
             }
             Fail::Shown | Fail::Pipe | Fail::Interrupted => {}
         }
-        if let Some(value) = self.json().filter(|_| out.is_owed()) {
-            // Nobody is left to tell that it cannot be written.
-            let _ = out.object(&value);
-        }
-        ExitCode::from(self.code())
+        (self.code(), self.json())
     }
 }
 
@@ -90,7 +83,8 @@ fn one_line(text: &str) -> String {
 }
 
 /// What clap has to say: help and version as they are, errors on one line.
-pub fn usage(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
+/// `program` has all commands and flags.
+pub fn usage(error: &clap::Error, arguments: &[OsString], program: &clap::Command) -> Result<(), Fail> {
     match error.kind() {
         ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => error.print().map_err(Fail::from),
         ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -106,7 +100,7 @@ pub fn usage(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
             let text = error.to_string();
             let is_said = |line: &&str| !line.starts_with("Usage:") && !line.starts_with("For more information");
             let line = sentence(text.lines().take_while(is_said));
-            let mut line = with_our_names(line.trim_start_matches("error: "), error);
+            let mut line = with_our_names(line.trim_start_matches("error: "), error, program);
             let word = foreign::command(arguments).unwrap_or_default();
             if let (ErrorKind::InvalidSubcommand, Some(answer)) = (error.kind(), foreign::command_answer(word)) {
                 line = format!("there is no command `{word}`: {answer}");
@@ -120,9 +114,8 @@ pub fn usage(error: &clap::Error, arguments: &[OsString]) -> Result<(), Fail> {
 }
 
 /// What clap said, with our own name in the place of a hidden one (of another program) where it suggests one.
-fn with_our_names(line: &str, error: &clap::Error) -> String {
+fn with_our_names(line: &str, error: &clap::Error, program: &clap::Command) -> String {
     let Some(ContextValue::String(suggested)) = error.get(ContextKind::SuggestedArg) else { return line.into() };
-    let program = crate::Cli::command();
     let mut args = program.get_subcommands().flat_map(clap::Command::get_arguments);
     let is_it =
         |arg: &&clap::Arg| arg.get_all_aliases().is_some_and(|all| all.iter().any(|a| format!("--{a}") == *suggested));

@@ -207,6 +207,11 @@ pub fn command_answer(word: &str) -> Option<&'static str> {
     COMMANDS.iter().find(|(words, _)| words.contains(&word)).map(|(_, answer)| *answer)
 }
 
+/// How a text of several words is given to a command.
+pub fn in_quotes(command: &str) -> String {
+    format!("put a text of several words in quotes, as in `onetrip {command} MODEL.gguf \"It is a truth\"`")
+}
+
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;

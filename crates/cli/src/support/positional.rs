@@ -8,6 +8,7 @@ use onetrip_engine::shape;
 use onetrip_import as listing;
 
 use crate::support::fail::Fail;
+use crate::support::foreign::in_quotes;
 use crate::support::load::TINY_NAME;
 use crate::support::options::FileArgs;
 
@@ -97,11 +98,6 @@ fn twice(first: &OsStr, model: &Path, advice: &str) -> Fail {
 fn words(first: &OsStr, command: &str) -> Fail {
     let first = first.to_string_lossy();
     Fail::Usage(format!("`{first}` is no model, and a text is one argument: {}", in_quotes(command)))
-}
-
-/// How a text of several words is given to a command.
-pub fn in_quotes(command: &str) -> String {
-    format!("put a text of several words in quotes, as in `onetrip {command} MODEL.gguf \"It is a truth\"`")
 }
 
 #[cfg(test)]

@@ -240,7 +240,7 @@ fn dictsort(value: &Value, args: Rest<Value>, kwargs: Kwargs) -> Result<Value, E
             _ => by.clone(),
         }
     };
-    pairs.sort_by(|a, b| sorted_by(a).cmp(&sorted_by(b)));
+    pairs.sort_by_cached_key(sorted_by);
     if reverse {
         pairs.reverse();
     }

@@ -154,7 +154,7 @@ pub fn refuse_unread(keys: &Keys, head_dim: usize) -> Result<(), ConfigError> {
 }
 
 /// The names of the keys with an effect, for docs/models.md: the kind of file, and its keys.
-pub const EFFECTS: [(&str, fn() -> Vec<&'static str>); 2] = [
-    ("GGUF", || GGUF.iter().map(|(name, _)| *name).collect()),
-    ("config.json", || JSON.iter().map(|(name, _)| *name).collect()),
-];
+pub fn effects() -> [(&'static str, Vec<&'static str>); 2] {
+    let names = |table: &[(&'static str, Neutral)]| table.iter().map(|(name, _)| *name).collect();
+    [("GGUF", names(GGUF)), ("config.json", names(JSON))]
+}
