@@ -187,9 +187,11 @@ A measured gain is the median of at least 8 interleaved pairs (`onetrip bench --
 give: `faster` and `slower` are with the rule, `coin flip` is where the 99 % interval of the ratio contains 1 or the
 difference is under 1 %.";
 
+/// Makes a page.
+type Page = fn() -> Result<String, Failed>;
+
 /// The generated pages that this module keeps, and what is in each.
-const GENERATED: [(&str, fn() -> Result<String, Failed>); 2] =
-    [("docs/rules.md", text), ("docs/models.md", crate::models_page::text)];
+const GENERATED: [(&str, Page); 2] = [("docs/rules.md", text), ("docs/models.md", crate::models_page::text)];
 
 /// Writes the pages; their paths.
 pub fn write() -> Result<Vec<&'static str>, Failed> {
@@ -201,13 +203,13 @@ pub fn write() -> Result<Vec<&'static str>, Failed> {
 
 /// The tests of this module, named `docs/…` or by what they hold.
 pub fn tests() -> Vec<Trial> {
-    let of = |(path, text): (&'static str, fn() -> Result<String, Failed>)| {
+    let of = |(path, text): (&'static str, Page)| {
         Trial::test(format!("{path} is what the program says"), move || is_fresh(path, text))
     };
     GENERATED.into_iter().map(of).collect()
 }
 
-fn is_fresh(path: &str, text: fn() -> Result<String, Failed>) -> Result<(), Failed> {
+fn is_fresh(path: &str, text: Page) -> Result<(), Failed> {
     let (have, want) = (std::fs::read_to_string(root().join(path)).unwrap_or_default(), text()?);
     let line = have.lines().zip(want.lines()).position(|(a, b)| a != b);
     match (have == want, line) {
