@@ -115,7 +115,7 @@ fn windows_of_layers_come_from_lists_periods_or_the_first_layer() {
             "max_position_embeddings": 128, "sliding_window": 8,
         });
         more.as_object().into_iter().flatten().for_each(|(key, value)| config[key] = value.clone());
-        let (_, config) = opened(&config, |file| configure(file)).expect("a configuration");
+        let (_, config) = opened(&config, configure).expect("a configuration");
         (0..4).map(|layer| config.window(layer).is_some()).collect::<Vec<_>>()
     };
     assert_eq!(windows(json!({})), [false; 4]);
